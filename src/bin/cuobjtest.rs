@@ -1,0 +1,2 @@
+//! The client's command.
+fn main() {}

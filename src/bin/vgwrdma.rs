@@ -1,0 +1,2 @@
+//! The gateway's command.
+fn main() {}

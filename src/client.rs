@@ -1,0 +1,1 @@
+//! The client: signed requests, RDMA sessions, and the logic of `cuobjtest`.
