@@ -72,8 +72,8 @@ bool BufferTable::use(rdma_buffer* buffer, uint64_t offset, uint64_t size,
     std::lock_guard<std::mutex> lock(mutex_);
     auto found = entries_.find(buffer);
     if (found == entries_.end() || !found->second.buffer) return false;
-    if (buffer->pieces.size() > 1) offset = 0;
     if (offset > buffer->size || size > buffer->size - offset) return false;
+    if (buffer->pieces.size() > 1) offset = 0;
     pieces->clear();
     for (const iovec& piece : buffer->pieces) {
         if (size == 0) break;

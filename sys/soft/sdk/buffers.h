@@ -32,8 +32,9 @@ public:
     // are ignored.
     void remove(rdma_buffer* buffer);
 
-    // The pieces of [offset, offset + size) and what keeps them registered. A buffer of several
-    // pieces begins at its start whatever the offset, as in the vendor's library. False: outside.
+    // The pieces of [offset, offset + size) and what keeps them registered; false: outside. With a
+    // buffer of several pieces the offset counts for that check only, and the operation begins at
+    // the buffer's start, as in the vendor's library.
     bool use(rdma_buffer* buffer, uint64_t offset, uint64_t size, std::vector<iovec>* pieces,
              std::shared_ptr<void>* keep);
 

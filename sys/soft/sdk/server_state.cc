@@ -145,25 +145,24 @@ ssize_t ServerState::finish(Channel& channel, const Transfer& transfer,
 
 int ServerState::poll(cuObjAsyncEvent_t* events, int max_events, uint16_t number) {
     std::shared_ptr<Channel> used = channel(number);
-    if (!events || max_events <= 0 || !used) return -EINVAL;
+    // The vendor's library aborts the process for a negative bound.
+    if (!events || max_events < 0 || !used) return -EINVAL;
     int limit = std::min(max_events, kMaxEvents);
     std::lock_guard<std::mutex> one(used->one_at_a_time);
     softfabric::QueuePair& queue_pair = used->queue_pair;
     int count = 0;
-    bool failed = false;
+    Status failure = Status::kSuccess;
     Completion completion;
     auto report = [&] {
         events[count].async_handle = reinterpret_cast<void*>(completion.id);
         events[count].status = static_cast<ssize_t>(completion.status);
         count++;
+        if (failure == Status::kSuccess) failure = completion.status;
     };
-    while (count < limit && !failed && queue_pair.poll(&completion)) {
-        failed = completion.status != Status::kSuccess;
-        report();
-    }
-    if (!failed) return count;
+    while (count < limit && queue_pair.poll(&completion)) report();
+    if (failure == Status::kSuccess) return count;
     server_telemetry().error(std::string("asynchronous operation: ") +
-                             softfabric::describe(completion.status));
+                             softfabric::describe(failure));
     if (tunables_.qp_reset_on_failure) {
         // What was queued behind is flushed; what of it does not fit in the events is lost, as in
         // the vendor's library.
