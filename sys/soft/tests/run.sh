@@ -57,4 +57,6 @@ for test in $tests; do
     $cxx $flags "$build/${test}_test.o" "$build/libsoft.a" -o "$build/${test}_test" -lpthread -ldl
     (cd "$build" && SOFT="$soft" timeout 300 "./${test}_test") || failed="$failed $test"
 done
+# The shared libraries once, without sanitizers, when everything is asked for.
+if [ $# -eq 0 ] && [ -z "$sanitizers" ]; then "$here/shared.sh" "$build/shared" || failed="$failed shared"; fi
 [ -z "$failed" ] || { echo "failed:$failed" >&2; exit 1; }
