@@ -7,7 +7,8 @@
 
 #include <cerrno>
 #include <cstring>
-#include <system_error>
+#include <exception>
+#include <new>
 #include <thread>
 
 #include "fabric/agent_name.h"
@@ -148,8 +149,12 @@ void Agent::accept_loop() {
     while (true) {
         if (::poll(watched, 3, -1) < 0 && errno != EINTR) break;
         if (watched[0].revents) break;
-        if (watched[1].revents) accept_one(network_, false);
-        if (watched[2].revents) accept_one(local_, true);
+        try {
+            if (watched[1].revents) accept_one(network_, false);
+            if (watched[2].revents) accept_one(local_, true);
+        } catch (const std::bad_alloc&) {
+            ::poll(nullptr, 0, 50);
+        }
     }
     // The last touch of this object: notified under the mutex, so that the destructor cannot finish
     // before the notification has.
@@ -177,13 +182,15 @@ void Agent::accept_one(const Socket& listener, bool is_local) {
     // shuts down a descriptor that has meanwhile become another's.
     try {
         std::thread([this, id, is_local, connection] {
-            {
+            try {
                 Session session(*this, id, connection->fd(), is_local);
                 session.serve();
+            } catch (const std::exception&) {
+                // Out of memory: this connection ends, the process does not.
             }
             session_ended(id);
         }).detach();
-    } catch (const std::system_error&) {
+    } catch (const std::exception&) {  // no thread, or no memory for one
         session_ended(id);
     }
 }

@@ -1,5 +1,6 @@
 #include "fabric/queue_pair.h"
 
+#include <exception>
 #include <system_error>
 #include <utility>
 
@@ -32,6 +33,15 @@ bool QueuePair::post(Work work, uint64_t id, const Fault& fault) {
     return true;
 }
 
+// Memory exhaustion ends the operation, not the process.
+Outcome QueuePair::execute(const Work& work, const Fault& fault) {
+    try {
+        return initiator_.execute(work, fault);
+    } catch (const std::exception&) {
+        return {Status::kGeneral, 0};
+    }
+}
+
 void QueuePair::work_loop() {
     std::unique_lock<std::mutex> lock(mutex_);
     while (true) {
@@ -43,7 +53,7 @@ void QueuePair::work_loop() {
         if (!error_) {
             running_ = true;
             lock.unlock();
-            outcome = initiator_.execute(entry.work, entry.fault);
+            outcome = execute(entry.work, entry.fault);
             // A completion without all its bytes has no way to say so but by its status.
             if (outcome.status == Status::kSuccess && outcome.bytes < entry.work.length) {
                 outcome.status = Status::kLocalLength;
@@ -88,7 +98,7 @@ Outcome QueuePair::run(const Work& work, const Fault& fault) {
         if (error_) return {Status::kFlushed, 0};
         running_ = true;
     }
-    Outcome outcome = initiator_.execute(work, fault);
+    Outcome outcome = execute(work, fault);
     std::lock_guard<std::mutex> lock(mutex_);
     running_ = false;
     if (outcome.status != Status::kSuccess) error_ = true;

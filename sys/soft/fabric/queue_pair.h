@@ -59,6 +59,7 @@ private:
         Fault fault;
     };
 
+    Outcome execute(const Work& work, const Fault& fault);
     void work_loop();
 
     Initiator& initiator_;

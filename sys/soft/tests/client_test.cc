@@ -268,8 +268,8 @@ void configuration() {
     unsetenv("CUOBJ_RDMA_DC_KEY");
     unsetenv("CUOBJ_ENV_PATH_JSON");
     setenv("CUFILE_ENV_PATH_JSON", path, 1);
-    // 192.0.2.0/24 is reserved for documentation, so no host has it.
-    write(R"({"properties": {"rdma_dev_addr_list": ["192.0.2.1", "127.0.0.2", "127.0.0.1"],
+    // 203.0.113.0/24 is reserved for documentation, so no host has it.
+    write(R"({"properties": {"rdma_dev_addr_list": ["203.0.113.77", "127.0.0.2", "127.0.0.1"],
               "rdma_dc_key": "0x1234"}})");
     CHECK(load(&config));
     CHECK(config.address.text() == "127.0.0.2");
@@ -278,7 +278,7 @@ void configuration() {
     setenv("CUOBJ_RDMA_DC_KEY", "99", 1);
     CHECK(load(&config) && config.dc_key == 99);
     unsetenv("CUOBJ_RDMA_DC_KEY");
-    write(R"({"properties": {"rdma_dev_addr_list": ["192.0.2.1"], "rdma_dc_key": "none"}})");
+    write(R"({"properties": {"rdma_dev_addr_list": ["203.0.113.77"], "rdma_dc_key": "none"}})");
     CHECK(load(&config));
     CHECK(config.address.text() == "127.0.0.1");
     CHECK_EQ(config.dc_key, 0xffeeddcc);
@@ -292,7 +292,7 @@ void configuration() {
     unsetenv("CUOBJ_ENV_PATH_JSON");
     setenv("CUOBJ_SOFT_ADDR", "127.0.0.3:7171", 1);
     CHECK(load(&config) && config.address.text() == "127.0.0.3" && config.port == 7171);
-    for (const char* bad : {"192.0.2.1", "host", "127.0.0.1:", "127.0.0.1:99999", "[::1", "[::1]x", "0.0.0.0"}) {
+    for (const char* bad : {"203.0.113.77", "host", "127.0.0.1:", "127.0.0.1:99999", "[::1", "[::1]x", "0.0.0.0"}) {
         setenv("CUOBJ_SOFT_ADDR", bad, 1);
         CHECK(!load(&config));
     }
@@ -304,7 +304,7 @@ void configuration() {
 // An address that is not the host's makes registration fail, and only that.
 void unusable_address() {
     ClientProcess child([](ClientProcess::Say, ClientProcess::Listen) {
-        setenv("CUOBJ_SOFT_ADDR", "192.0.2.1", 1);
+        setenv("CUOBJ_SOFT_ADDR", "203.0.113.77", 1);
         CUObjOps_t ops = no_callbacks();
         cuObjClient client(ops);
         char memory[16];

@@ -324,7 +324,7 @@ void forwarding_agent() {
 }
 
 void no_session() {
-    for (const char* address : {"192.0.2.1", "localhost", "", "0.0.0.0", "224.0.0.1", "127.0.0.1:5"}) {
+    for (const char* address : {"203.0.113.77", "localhost", "", "0.0.0.0", "224.0.0.1", "127.0.0.1:5"}) {
         cuObjServer server(address, 19100, CUOBJ_PROTO_RDMA_DC_V1);
         CHECK(!server.isConnected());
         char memory[16];

@@ -38,12 +38,12 @@ int main() {
         CHECK_EQ(server.handlePutObject("k", buffer, start, 16, forged, channel), -EIO);
         CHECK_EQ(server.handlePutObject("k", buffer, start, 16, "zz", channel), -EIO);
         CHECK_EQ(server.handlePutObject("k", buffer, start + 4090, 16, token, channel), -EIO);
-        cuObjServer unusable("192.0.2.1", 19100, CUOBJ_PROTO_RDMA_DC_V1);
+        cuObjServer unusable("203.0.113.77", 19100, CUOBJ_PROTO_RDMA_DC_V1);
         CHECK(!unusable.isConnected());
     }
     std::string lines = of_server.str() + of_client.str();
     for (const char* expected : {"session on 127.0.0.1", "remote access error", "connected to 127.0.0.1",
-                                 "no session on 192.0.2.1", "agent listens", "registered already",
+                                 "no session on 203.0.113.77", "agent listens", "registered already",
                                  "cannot be parsed", "outside the descriptor's window"}) {
         if (lines.find(expected) == std::string::npos) std::fprintf(stderr, "%s\n", lines.c_str());
         CHECK(lines.find(expected) != std::string::npos);

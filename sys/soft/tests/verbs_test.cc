@@ -32,7 +32,7 @@ struct Bench {
         CHECK_EQ(rdma_create_id(channel, &id, nullptr, RDMA_PS_UDP), 0);
         sockaddr_in where{};
         where.sin_family = AF_INET;
-        CHECK(inet_pton(AF_INET, "192.0.2.1", &where.sin_addr) == 1);
+        CHECK(inet_pton(AF_INET, "203.0.113.77", &where.sin_addr) == 1);
         CHECK_EQ(rdma_bind_addr(id, reinterpret_cast<sockaddr*>(&where)), -1);
         CHECK_EQ(errno, EADDRNOTAVAIL);
         CHECK(inet_pton(AF_INET, "127.0.0.1", &where.sin_addr) == 1);
