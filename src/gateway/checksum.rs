@@ -174,18 +174,18 @@ impl Expected {
         }
         Ok(())
     }
+}
 
-    /// What is stored with the object: the client's algorithm, and CRC-64/NVME always.
-    pub(crate) fn stored(&self, found: &Digests) -> Checksums {
-        let mut values = std::collections::BTreeMap::new();
-        let chosen = self.chosen().unwrap_or(Algorithm::Crc64Nvme);
-        for algorithm in [chosen, Algorithm::Crc64Nvme] {
-            if let Some(value) = found.base64(algorithm) {
-                values.insert(algorithm.name().to_owned(), value);
-            }
+/// What is stored with an object or part: the client's algorithm, and CRC-64/NVME always.
+pub(crate) fn stored(chosen: Option<Algorithm>, found: &Digests) -> Checksums {
+    let mut values = std::collections::BTreeMap::new();
+    let chosen = chosen.unwrap_or(Algorithm::Crc64Nvme);
+    for algorithm in [chosen, Algorithm::Crc64Nvme] {
+        if let Some(value) = found.base64(algorithm) {
+            values.insert(algorithm.name().to_owned(), value);
         }
-        Checksums { algorithm: chosen.name().to_owned(), kind: ChecksumType::FullObject, values }
     }
+    Checksums { algorithm: chosen.name().to_owned(), kind: ChecksumType::FullObject, values }
 }
 
 fn matches(algorithm: Algorithm, stated: &[u8], found: &Digests) -> S3Result<()> {
@@ -293,7 +293,7 @@ mod tests {
         digester.update(b"123456789");
         let found = digester.finish();
         assert!(found.md5.is_none());
-        let stored = expected.stored(&found);
+        let stored = stored(expected.chosen(), &found);
         assert_eq!(stored.algorithm, "CRC32");
         assert_eq!(stored.values.keys().collect::<Vec<_>>(), ["CRC32", "CRC64NVME"]);
         assert_eq!(etag(EtagMode::Checksum, &found), "CRC64NVME-rosUhgp5mIg=");
