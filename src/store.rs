@@ -70,6 +70,83 @@ impl Store {
     pub fn list_objects(&self, bucket: &str, request: &ListRequest) -> Result<ListPage> {
         unimplemented!()
     }
+    /// As [`delete_object`](Self::delete_object), with the right to override GOVERNANCE retention.
+    pub fn delete_object_with(&self, bucket: &str, key: &str, request: &DeleteRequest) -> Result<Deleted> {
+        unimplemented!()
+    }
+    /// Copies the bytes of an open object, without moving them where the file system can.
+    pub fn copy_object(
+        &self,
+        source: &ObjectReader,
+        bucket: &str,
+        key: &str,
+        request: &CopyRequest,
+    ) -> Result<ObjectInfo> {
+        unimplemented!()
+    }
+    /// Replaces the tags of an object in place (none or empty: removes them).
+    pub fn set_object_tags(
+        &self,
+        bucket: &str,
+        key: &str,
+        version: Option<&str>,
+        tags: Option<&BTreeMap<String, String>>,
+    ) -> Result<ObjectInfo> {
+        unimplemented!()
+    }
+    /// Replaces the retention (JSON `Mode`, `RetainUntilDate`) of an object in place. Refused when
+    /// that shortens a COMPLIANCE retention, or a GOVERNANCE one without `bypass_governance`.
+    pub fn set_object_retention(
+        &self,
+        bucket: &str,
+        key: &str,
+        version: Option<&str>,
+        retention: &[u8],
+        bypass_governance: bool,
+    ) -> Result<ObjectInfo> {
+        unimplemented!()
+    }
+    pub fn set_object_legal_hold(
+        &self,
+        bucket: &str,
+        key: &str,
+        version: Option<&str>,
+        on: bool,
+    ) -> Result<ObjectInfo> {
+        unimplemented!()
+    }
+    /// Replaces the raw ACL of an object in place.
+    pub fn set_object_acl(
+        &self,
+        bucket: &str,
+        key: &str,
+        version: Option<&str>,
+        acl: Option<&[u8]>,
+    ) -> Result<ObjectInfo> {
+        unimplemented!()
+    }
+
+    // --- versioning
+    /// Whether the store has a versioning directory at all.
+    pub fn versioning_available(&self) -> bool {
+        unimplemented!()
+    }
+    pub fn versioning(&self, bucket: &str) -> Result<Versioning> {
+        unimplemented!()
+    }
+    /// `Off` is refused: S3 cannot go back to it.
+    pub fn set_versioning(&self, bucket: &str, state: Versioning) -> Result<()> {
+        unimplemented!()
+    }
+    pub fn list_versions(&self, bucket: &str, request: &ListVersionsRequest) -> Result<VersionPage> {
+        unimplemented!()
+    }
+
+    // --- upkeep
+    /// Removes temporaries older than the limit now; also done by [`Store::open`].
+    pub fn sweep(&self) -> Result<Vec<Swept>> {
+        unimplemented!()
+    }
 
     // --- multipart (may come after the rest; must answer, never pretend)
     pub fn create_upload(&self, bucket: &str, key: &str, request: &CreateUpload) -> Result<String> {
@@ -122,6 +199,19 @@ impl PendingObject {
     pub fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         unimplemented!()
     }
+    /// A handle that writes to the same file and can outlive this value; after publication it refuses.
+    pub fn sink(&self) -> ObjectSink {
+        unimplemented!()
+    }
+    /// Copies a range of an open object to an offset of this one, in the kernel where it can.
+    pub fn copy_from(
+        &self,
+        source: &ObjectReader,
+        range: std::ops::Range<u64>,
+        offset: u64,
+    ) -> io::Result<()> {
+        unimplemented!()
+    }
     /// Sets the attributes, syncs as the durability level says, checks the conditions again, and
     /// makes the object appear in one step.
     pub fn publish(self, size: u64, attributes: ObjectAttributes) -> Result<ObjectInfo> {
@@ -138,7 +228,31 @@ impl PendingPart {
     pub fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         unimplemented!()
     }
+    /// As [`PendingObject::sink`].
+    pub fn sink(&self) -> ObjectSink {
+        unimplemented!()
+    }
+    /// As [`PendingObject::copy_from`].
+    pub fn copy_from(
+        &self,
+        source: &ObjectReader,
+        range: std::ops::Range<u64>,
+        offset: u64,
+    ) -> io::Result<()> {
+        unimplemented!()
+    }
     pub fn publish(self, size: u64, etag: &str, checksums: Option<&Checksums>) -> Result<PartInfo> {
+        unimplemented!()
+    }
+}
+
+/// Writes into a pending object or part from anywhere. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct ObjectSink {}
+
+#[allow(missing_docs, unused_variables)]
+impl ObjectSink {
+    pub fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         unimplemented!()
     }
 }
@@ -150,6 +264,14 @@ pub struct ObjectReader {}
 #[allow(missing_docs, unused_variables)]
 impl ObjectReader {
     pub fn info(&self) -> &ObjectInfo {
+        unimplemented!()
+    }
+    /// The open file, for `sendfile` and the like.
+    pub fn file(&self) -> &std::fs::File {
+        unimplemented!()
+    }
+    /// Opens the same inode for `O_DIRECT` reads too; false where the file system has none.
+    pub fn enable_direct_io(&mut self) -> bool {
         unimplemented!()
     }
     /// Fills `data` from `offset`; `UnexpectedEof` when the file is shorter.

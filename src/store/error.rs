@@ -90,6 +90,27 @@ pub enum Error {
     /// `AccessDenied`: the store is read-only, or an object lock holds.
     #[error("{0}")]
     Denied(String),
+    /// `IncompleteBody`: fewer bytes were written than the object is to have.
+    #[error("the body of {key:?} ended after {received} of {expected} bytes")]
+    IncompleteBody {
+        /// The key.
+        key: String,
+        /// Bytes announced.
+        expected: u64,
+        /// Bytes received.
+        received: u64,
+    },
+    /// `InvalidRequest`: a copy onto itself that changes nothing.
+    #[error("copying {0:?} onto itself changes nothing; replace its metadata, tags or storage class")]
+    CopyToItself(String),
+    /// The disk, or a quota, is full.
+    #[error("no space left for {path:?}: {reason}")]
+    NoSpace {
+        /// What was to be stored, relative to the root.
+        path: String,
+        /// Whether disk or quota.
+        reason: &'static str,
+    },
     /// `NotImplemented`.
     #[error("{0} is not implemented")]
     NotImplemented(&'static str),
