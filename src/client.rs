@@ -55,9 +55,9 @@ pub use headers::Dialect;
 pub use multipart::{CompletedPart, MAX_PARTS};
 pub use reply::{Breach, ContentRange};
 pub use sign::Credentials;
+pub use standard::ObjectInfo;
 pub use tls::Trust;
 pub use token::{Direction, Token};
-pub use standard::ObjectInfo;
 pub use transfer::{Carrier, GetOptions, Got, Put, PutOptions};
 
 use connection::Pool;

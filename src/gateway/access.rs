@@ -1,5 +1,8 @@
 //! Who may do what, and what a request asks for: the check between authentication and operation.
 
+use std::collections::BTreeSet;
+use std::sync::{Arc, PoisonError, RwLock};
+
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::path::S3Path;
 use s3s::{S3ErrorCode, S3Result};
@@ -8,6 +11,7 @@ use super::account::{Account, Accounts, Role};
 use super::acl::Acl;
 use super::blocking::Blocking;
 use super::error::s3;
+use super::metrics::Metrics;
 use super::rdma::gate::Gate;
 use super::request::RequestContext;
 use crate::store::Store;
@@ -15,6 +19,21 @@ use crate::store::Store;
 /// Operations that change nothing.
 fn reads_only(operation: &str) -> bool {
     operation.starts_with("Get") || operation.starts_with("Head") || operation.starts_with("List")
+}
+
+/// A name of an operation that lives for ever. There are as many as s3s has operations.
+fn interned(name: &str) -> &'static str {
+    static NAMES: RwLock<BTreeSet<&'static str>> = RwLock::new(BTreeSet::new());
+    if let Some(known) = NAMES.read().unwrap_or_else(PoisonError::into_inner).get(name) {
+        return known;
+    }
+    let mut names = NAMES.write().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = names.get(name) {
+        return known;
+    }
+    let name: &'static str = Box::leak(name.into());
+    names.insert(name);
+    name
 }
 
 /// The checks of this gateway.
@@ -26,6 +45,7 @@ pub(crate) struct Access {
     pub(crate) gate: Gate,
     pub(crate) region: String,
     pub(crate) read_only: bool,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 /// The region of the credential scope, for version 4 signatures in the header.
@@ -63,7 +83,7 @@ impl Access {
 impl S3Access for Access {
     async fn check(&self, cx: &mut S3AccessContext<'_>) -> S3Result<()> {
         let context = RequestContext::of(cx.extensions_mut()).cloned();
-        let operation = cx.s3_op().name();
+        let operation = interned(cx.s3_op().name());
         if let Some(context) = &context {
             let mut outcome = context.outcome();
             outcome.operation = Some(operation);
@@ -72,14 +92,20 @@ impl S3Access for Access {
             outcome.requester = cx.credentials().map(|c| c.access_key.clone());
         }
         let Some(credentials) = cx.credentials() else {
-            return Err(s3(S3ErrorCode::AccessDenied, "Anonymous requests are not allowed: sign the request"));
+            return Err(s3(
+                S3ErrorCode::AccessDenied,
+                "Anonymous requests are not allowed: sign the request",
+            ));
         };
         if let Some(region) = scope_region(cx.headers())
             && region != self.region
         {
             return Err(s3(
                 S3ErrorCode::AuthorizationHeaderMalformed,
-                format!("The authorization header is malformed; the region '{region}' is wrong; expecting '{}'", self.region),
+                format!(
+                    "The authorization header is malformed; the region '{region}' is wrong; expecting '{}'",
+                    self.region
+                ),
             ));
         }
         let account = self.accounts.find(&credentials.access_key)?;
@@ -88,7 +114,13 @@ impl S3Access for Access {
             return Err(s3(S3ErrorCode::AccessDenied, "this gateway is read-only"));
         }
         let intent = match &context {
-            Some(context) => self.gate.decide(operation, context, cx.uri(), cx.headers())?,
+            Some(context) => {
+                self.gate.decide(operation, context, cx.uri(), cx.headers()).inspect_err(|error| {
+                    if error.status_code() == Some(http::StatusCode::NOT_IMPLEMENTED) {
+                        self.metrics.rdma_declined();
+                    }
+                })?
+            }
             None => None,
         };
         let extensions = cx.extensions_mut();
@@ -115,8 +147,14 @@ mod tests {
 
     #[test]
     fn operations_that_change_something() {
-        for operation in ["PutObject", "CopyObject", "UploadPartCopy", "DeleteObjects", "CreateBucket", "AbortMultipartUpload"]
-        {
+        for operation in [
+            "PutObject",
+            "CopyObject",
+            "UploadPartCopy",
+            "DeleteObjects",
+            "CreateBucket",
+            "AbortMultipartUpload",
+        ] {
             assert!(!reads_only(operation), "{operation}");
         }
         assert!(reads_only("GetObject") && reads_only("ListParts") && reads_only("HeadBucket"));

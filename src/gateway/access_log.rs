@@ -112,7 +112,9 @@ fn operation_name(method: &http::Method, operation: Option<&str>) -> String {
     let resource = match operation {
         None => "UNKNOWN",
         Some("ListBuckets") => "SERVICE",
-        Some("PutObject" | "GetObject" | "HeadObject" | "DeleteObject" | "CopyObject" | "PostObject") => "OBJECT",
+        Some("PutObject" | "GetObject" | "HeadObject" | "DeleteObject" | "CopyObject" | "PostObject") => {
+            "OBJECT"
+        }
         Some("UploadPart" | "UploadPartCopy") => "PART",
         Some("CreateMultipartUpload" | "ListMultipartUploads") => "UPLOADS",
         Some("CompleteMultipartUpload" | "AbortMultipartUpload" | "ListParts") => "UPLOAD",
@@ -189,7 +191,9 @@ impl AccessLog {
     pub(crate) fn start(path: PathBuf) -> std::io::Result<Self> {
         let file = open(&path)?;
         let (queue, lines) = sync_channel(QUEUE);
-        std::thread::Builder::new().name("access-log".into()).spawn(move || write_lines(&path, file, &lines))?;
+        std::thread::Builder::new()
+            .name("access-log".into())
+            .spawn(move || write_lines(&path, file, &lines))?;
         Ok(Self { queue })
     }
 
@@ -297,7 +301,8 @@ mod tests {
         log.write(&entry());
         log.write(&entry());
         log.flush();
-        let lines = |name: &str| std::fs::read_to_string(directory.path().join(name)).unwrap().lines().count();
+        let lines =
+            |name: &str| std::fs::read_to_string(directory.path().join(name)).unwrap().lines().count();
         assert_eq!((lines("old.log"), lines("access.log")), (1, 2));
     }
 }

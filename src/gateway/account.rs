@@ -35,7 +35,10 @@ pub struct Account {
 /// Never shows the secret.
 impl std::fmt::Debug for Account {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Account").field("access", &self.access).field("role", &self.role).finish_non_exhaustive()
+        f.debug_struct("Account")
+            .field("access", &self.access)
+            .field("role", &self.role)
+            .finish_non_exhaustive()
     }
 }
 

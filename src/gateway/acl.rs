@@ -51,7 +51,9 @@ impl Acl {
     pub(crate) fn parse(value: Option<&[u8]>) -> S3Result<Self> {
         match value {
             None => Ok(Self::default()),
-            Some(value) => serde_json::from_slice(value).map_err(|e| internal("malformed acl of a bucket", &e)),
+            Some(value) => {
+                serde_json::from_slice(value).map_err(|e| internal("malformed acl of a bucket", &e))
+            }
         }
     }
 
@@ -81,7 +83,8 @@ mod tests {
 
     #[test]
     fn the_form_of_versitygw() {
-        let text = br#"{"Owner":"ann","Grantees":[{"Permission":"READ","Access":"bob","Type":"CanonicalUser"}]}"#;
+        let text =
+            br#"{"Owner":"ann","Grantees":[{"Permission":"READ","Access":"bob","Type":"CanonicalUser"}]}"#;
         let acl = Acl::parse(Some(text)).unwrap();
         assert!(acl.allows("ann", false));
         assert!(acl.allows("bob", true) && !acl.allows("bob", false));

@@ -82,19 +82,26 @@ impl Expected {
         for name in ["x-amz-sdk-checksum-algorithm", "x-amz-checksum-algorithm"] {
             if let Some(value) = text(name) {
                 let algorithm = Algorithm::from_name(value).ok_or_else(|| {
-                    s3(S3ErrorCode::InvalidRequest, format!("{name}: the algorithm {value:?} is not supported"))
+                    s3(
+                        S3ErrorCode::InvalidRequest,
+                        format!("{name}: the algorithm {value:?} is not supported"),
+                    )
                 })?;
                 expected.announced.push(algorithm);
             }
         }
         for value in headers.get_all("x-amz-trailer") {
             for name in value.to_str().unwrap_or("").split(',').map(str::trim) {
-                let Some(suffix) = name.to_ascii_lowercase().strip_prefix("x-amz-checksum-").map(str::to_owned)
+                let Some(suffix) =
+                    name.to_ascii_lowercase().strip_prefix("x-amz-checksum-").map(str::to_owned)
                 else {
                     continue;
                 };
                 let algorithm = Algorithm::from_name(&suffix).ok_or_else(|| {
-                    s3(S3ErrorCode::InvalidRequest, "The value specified in the x-amz-trailer header is not supported")
+                    s3(
+                        S3ErrorCode::InvalidRequest,
+                        "The value specified in the x-amz-trailer header is not supported",
+                    )
                 })?;
                 expected.trailing.push(algorithm);
             }
@@ -111,7 +118,9 @@ impl Expected {
             self.md5 = None;
         }
         let payload = headers.get("x-amz-content-sha256").and_then(|v| v.to_str().ok());
-        if let Some(hash) = payload.and_then(|v| hex::decode(v).ok()).and_then(|v| <[u8; 32]>::try_from(v).ok()) {
+        if let Some(hash) =
+            payload.and_then(|v| hex::decode(v).ok()).and_then(|v| <[u8; 32]>::try_from(v).ok())
+        {
             let nothing: [u8; 32] = Sha256::digest([]).into();
             self.payload_sha256 = (hash != nothing).then_some(hash);
         }
@@ -193,7 +202,10 @@ fn matches(algorithm: Algorithm, stated: &[u8], found: &Digests) -> S3Result<()>
         return Ok(());
     }
     let name = algorithm.name();
-    Err(s3(S3ErrorCode::BadDigest, format!("The {name} you specified did not match the calculated checksum.")))
+    Err(s3(
+        S3ErrorCode::BadDigest,
+        format!("The {name} you specified did not match the calculated checksum."),
+    ))
 }
 
 fn md5_of_nothing() -> [u8; 16] {

@@ -26,7 +26,9 @@ pub(crate) struct ReadConditions {
 fn names(condition: &ETagCondition, etag: &str) -> bool {
     match condition {
         ETagCondition::Any => true,
-        ETagCondition::ETag(tag) => tag.value().split("\", \"").flat_map(|t| t.split("\",\"")).any(|t| t == etag),
+        ETagCondition::ETag(tag) => {
+            tag.value().split("\", \"").flat_map(|t| t.split("\",\"")).any(|t| t == etag)
+        }
     }
 }
 
@@ -164,7 +166,8 @@ mod tests {
 
     #[test]
     fn a_304_carries_validators() {
-        let error = ReadConditions { if_none_match: tag("*"), ..Default::default() }.check(&object()).unwrap_err();
+        let error =
+            ReadConditions { if_none_match: tag("*"), ..Default::default() }.check(&object()).unwrap_err();
         let headers = error.headers().unwrap();
         assert_eq!(headers["etag"], "\"abc\"");
         assert_eq!(headers["last-modified"], "Tue, 14 Nov 2023 22:13:20 GMT");

@@ -3,7 +3,6 @@
 //! Codes and statuses: <https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html>.
 //! Causes inside the gateway are logged and never sent.
 
-use std::error::Error as _;
 use std::io;
 
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -69,6 +68,12 @@ impl From<store::Error> for S3Error {
             E::EntityTooSmall(_) => s3(S3ErrorCode::EntityTooSmall, text),
             E::BadDigest(_) => s3(S3ErrorCode::BadDigest, text),
             E::Denied(_) => s3(S3ErrorCode::AccessDenied, text),
+            E::IncompleteBody { .. } => s3(S3ErrorCode::IncompleteBody, text),
+            E::CopyToItself(_) => s3(S3ErrorCode::InvalidRequest, text),
+            E::NoSpace { .. } => {
+                tracing::error!("{text}");
+                storage_full()
+            }
             E::NotImplemented(_) => s3(S3ErrorCode::NotImplemented, text),
             E::Io { ref source, .. } => io_error(&text, source),
         }
@@ -80,18 +85,24 @@ pub(crate) fn io_error(context: &str, cause: &io::Error) -> S3Error {
     match cause.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             tracing::error!(%cause, "{context}");
-            s3_status(
-                S3ErrorCode::Custom("StorageFull".into()),
-                StatusCode::INSUFFICIENT_STORAGE,
-                "the storage behind the gateway is full, or a quota of it is reached",
-            )
+            storage_full()
         }
-        io::ErrorKind::FileTooLarge => s3(S3ErrorCode::EntityTooLarge, "the file system takes no file of this size"),
+        io::ErrorKind::FileTooLarge => {
+            s3(S3ErrorCode::EntityTooLarge, "the file system takes no file of this size")
+        }
         io::ErrorKind::ReadOnlyFilesystem => {
             s3(S3ErrorCode::AccessDenied, "the storage behind the gateway is read-only")
         }
         _ => internal(context, cause),
     }
+}
+
+fn storage_full() -> S3Error {
+    s3_status(
+        S3ErrorCode::Custom("StorageFull".into()),
+        StatusCode::INSUFFICIENT_STORAGE,
+        "the storage behind the gateway is full, or a quota of it is reached",
+    )
 }
 
 /// What a failure in the middle of a request body means.
@@ -110,7 +121,10 @@ pub(crate) fn body_error(error: &(dyn std::error::Error + Send + Sync + 'static)
             .with_status(StatusCode::BAD_REQUEST);
         }
         if text.contains("SignatureMismatch") {
-            return s3(S3ErrorCode::SignatureDoesNotMatch, "the signature of a chunk of the body does not match");
+            return s3(
+                S3ErrorCode::SignatureDoesNotMatch,
+                "the signature of a chunk of the body does not match",
+            );
         }
         if text.contains("Incomplete") || text.contains("LengthMismatch") {
             return s3(

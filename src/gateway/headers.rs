@@ -20,10 +20,7 @@ pub(crate) const DEFAULT_CONTENT_TYPE: &str = "binary/octet-stream";
 ///
 /// # Errors
 /// For headers that ask for what this gateway does not do: they are never ignored.
-pub(crate) fn attributes(
-    headers: &HeaderMap,
-    metadata: Option<dto::Metadata>,
-) -> S3Result<ObjectAttributes> {
+pub(crate) fn attributes(headers: &HeaderMap, metadata: Option<dto::Metadata>) -> S3Result<ObjectAttributes> {
     refuse_unsupported(headers)?;
     let text = |name: &str| {
         headers
@@ -47,17 +44,23 @@ pub(crate) fn attributes(
 
 /// `aws-chunked` describes the transfer, not the object.
 fn without_framing(value: &str) -> Option<String> {
-    let kept: Vec<&str> =
-        value.split(',').map(str::trim).filter(|e| !e.is_empty() && !e.eq_ignore_ascii_case("aws-chunked")).collect();
+    let kept: Vec<&str> = value
+        .split(',')
+        .map(str::trim)
+        .filter(|e| !e.is_empty() && !e.eq_ignore_ascii_case("aws-chunked"))
+        .collect();
     (!kept.is_empty()).then(|| kept.join(","))
 }
 
 fn website_redirect(value: Option<String>) -> S3Result<Option<String>> {
     match value {
-        Some(v) if !(v.starts_with('/') || v.starts_with("http://") || v.starts_with("https://")) => Err(s3(
-            S3ErrorCode::InvalidRedirectLocation,
-            "The website redirect location must have a prefix of 'http://' or 'https://' or '/'.",
-        )),
+        Some(v) if !(v.starts_with('/') || v.starts_with("http://") || v.starts_with("https://")) => {
+            Err(s3_status(
+                S3ErrorCode::Custom("InvalidRedirectLocation".into()),
+                StatusCode::BAD_REQUEST,
+                "The website redirect location must have a prefix of 'http://' or 'https://' or '/'.",
+            ))
+        }
         value => Ok(value),
     }
 }
@@ -108,9 +111,14 @@ fn refuse_unsupported(headers: &HeaderMap) -> S3Result<()> {
 /// `InvalidArgument` and `InvalidTag` for what S3 refuses.
 pub(crate) fn tags_from_header(value: &str) -> S3Result<BTreeMap<String, String>> {
     let decode = |text: &str| {
-        percent_decode_str(&text.replace('+', " ")).decode_utf8().map(std::borrow::Cow::into_owned).map_err(|_| {
-            s3(S3ErrorCode::InvalidArgument, "The header 'x-amz-tagging' shall be encoded as UTF-8 then URLEncoded")
-        })
+        percent_decode_str(&text.replace('+', " ")).decode_utf8().map(std::borrow::Cow::into_owned).map_err(
+            |_| {
+                s3(
+                    S3ErrorCode::InvalidArgument,
+                    "The header 'x-amz-tagging' shall be encoded as UTF-8 then URLEncoded",
+                )
+            },
+        )
     };
     let mut pairs = Vec::new();
     for pair in value.split('&').filter(|p| !p.is_empty()) {
@@ -171,7 +179,10 @@ macro_rules! set_object_headers {
         $output.content_length = i64::try_from(extent.length).ok();
         $output.content_range = extent.content_range();
         $output.content_type = Some(
-            attributes.content_type.clone().unwrap_or_else(|| $crate::gateway::headers::DEFAULT_CONTENT_TYPE.to_owned()),
+            attributes
+                .content_type
+                .clone()
+                .unwrap_or_else(|| $crate::gateway::headers::DEFAULT_CONTENT_TYPE.to_owned()),
         );
         $output.e_tag = Some($crate::gateway::headers::etag(&info.etag));
         $output.expires = $crate::gateway::headers::expires(attributes.expires.as_deref());

@@ -41,7 +41,10 @@ pub(crate) struct Rest {
 fn wrong_length(expected: u64, got: u64) -> s3s::S3Error {
     s3(
         S3ErrorCode::IncompleteBody,
-        format!("the headers state {expected} bytes and the body has {}{got}", if got > expected { "at least " } else { "" }),
+        format!(
+            "the headers state {expected} bytes and the body has {}{got}",
+            if got > expected { "at least " } else { "" }
+        ),
     )
 }
 
@@ -233,7 +236,8 @@ mod tests {
     }
 
     fn body(data: &[u8], frame: usize) -> StreamingBlob {
-        let frames: Vec<_> = data.chunks(frame).map(|f| Ok::<_, io::Error>(Bytes::copy_from_slice(f))).collect();
+        let frames: Vec<_> =
+            data.chunks(frame).map(|f| Ok::<_, io::Error>(Bytes::copy_from_slice(f))).collect();
         StreamingBlob::wrap(stream::iter(frames))
     }
 

@@ -4,7 +4,9 @@
 //! bodies, so an object that moved by RDMA is seen not to have passed through HTTP.
 //! Format: <https://prometheus.io/docs/instrumenting/exposition_formats/>.
 
+mod engine;
 mod histogram;
+pub(crate) mod serve;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -147,8 +149,18 @@ impl Metrics {
         sample(&mut out, "vgwrdma_rdma_declined_total", "", declined);
         family(&mut out, "vgwrdma_connections", "gauge", "Open client connections.");
         sample(&mut out, "vgwrdma_connections", "", self.connections.load(Ordering::Relaxed));
-        family(&mut out, "vgwrdma_connections_refused_total", "counter", "Connections whose TLS handshake failed.");
-        sample(&mut out, "vgwrdma_connections_refused_total", "", self.refused_connections.load(Ordering::Relaxed));
+        family(
+            &mut out,
+            "vgwrdma_connections_refused_total",
+            "counter",
+            "Connections whose TLS handshake failed.",
+        );
+        sample(
+            &mut out,
+            "vgwrdma_connections_refused_total",
+            "",
+            self.refused_connections.load(Ordering::Relaxed),
+        );
         family(&mut out, "vgwrdma_requests_in_flight", "gauge", "Requests being served.");
         sample(&mut out, "vgwrdma_requests_in_flight", "", self.in_flight());
 

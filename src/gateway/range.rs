@@ -43,9 +43,10 @@ pub(crate) fn resolve(
     part_ends: &[u64],
 ) -> S3Result<Extent> {
     match (range, part) {
-        (Some(_), Some(_)) => {
-            Err(s3(S3ErrorCode::InvalidRequest, "Cannot specify both Range header and partNumber query parameter"))
-        }
+        (Some(_), Some(_)) => Err(s3(
+            S3ErrorCode::InvalidRequest,
+            "Cannot specify both Range header and partNumber query parameter",
+        )),
         (None, None) => Ok(Extent { start: 0, length: total, total, partial: false }),
         (None, Some(part)) => part_extent(total, part, part_ends),
         (Some(range), None) => {
@@ -67,10 +68,9 @@ fn part_extent(total: u64, part: i32, part_ends: &[u64]) -> S3Result<Extent> {
         error.set_status_code(http::StatusCode::RANGE_NOT_SATISFIABLE);
         error
     };
-    let index = usize::try_from(part)
-        .ok()
-        .and_then(|n| n.checked_sub(1))
-        .ok_or_else(|| s3(S3ErrorCode::InvalidArgument, "Part number must be an integer between 1 and 10000"))?;
+    let index = usize::try_from(part).ok().and_then(|n| n.checked_sub(1)).ok_or_else(|| {
+        s3(S3ErrorCode::InvalidArgument, "Part number must be an integer between 1 and 10000")
+    })?;
     if part_ends.is_empty() {
         return if index == 0 {
             Ok(Extent { start: 0, length: total, total, partial: total > 0 })

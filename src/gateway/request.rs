@@ -66,7 +66,12 @@ pub(crate) struct Outcome {
 }
 
 impl RequestContext {
-    pub(crate) fn new(id: String, peer: Option<IpAddr>, local: Option<IpAddr>, head: &http::HeaderMap) -> Self {
+    pub(crate) fn new(
+        id: String,
+        peer: Option<IpAddr>,
+        local: Option<IpAddr>,
+        head: &http::HeaderMap,
+    ) -> Self {
         let chunked = head.contains_key(http::header::TRANSFER_ENCODING);
         let length = head.get(http::header::CONTENT_LENGTH);
         Self {

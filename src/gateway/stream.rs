@@ -36,7 +36,10 @@ struct Buffer {
 impl Buffer {
     fn take(length: usize) -> Self {
         let spare = BUFFERS.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        Self { bytes: Some(spare.unwrap_or_else(|| vec![0; READ].into_boxed_slice())), length: length.min(READ) }
+        Self {
+            bytes: Some(spare.unwrap_or_else(|| vec![0; READ].into_boxed_slice())),
+            length: length.min(READ),
+        }
     }
 
     fn as_mut(&mut self) -> &mut [u8] {
@@ -146,7 +149,8 @@ impl Stream for ReadAhead {
 
 impl ByteStream for ReadAhead {
     fn remaining_length(&self) -> RemainingLength {
-        usize::try_from(self.remaining).map_or_else(|_| RemainingLength::unknown(), RemainingLength::new_exact)
+        usize::try_from(self.remaining)
+            .map_or_else(|_| RemainingLength::unknown(), RemainingLength::new_exact)
     }
 }
 
@@ -182,7 +186,8 @@ mod tests {
         runtime.block_on(async {
             let (source, data) = source(12 * READ);
             for read_first in [false, true] {
-                let first = read_first.then(|| read_buffer(&*source, start as u64, length.min(READ)).unwrap());
+                let first =
+                    read_first.then(|| read_buffer(&*source, start as u64, length.min(READ)).unwrap());
                 let stream = ReadAhead::new(Arc::clone(&source) as _, start as u64, length as u64, first);
                 assert_eq!(stream.remaining_length().exact(), Some(length));
                 let parts: Vec<Bytes> = stream.map(Result::unwrap).collect().await;

@@ -51,8 +51,7 @@ impl UsersFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Arc::default()),
             Err(error) => return Err(error),
         };
-        let stamp =
-            (metadata.dev(), metadata.ino(), metadata.mtime(), metadata.mtime_nsec(), metadata.len());
+        let stamp = (metadata.dev(), metadata.ino(), metadata.mtime(), metadata.mtime_nsec(), metadata.len());
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, accounts)) = &*read
             && *known == stamp

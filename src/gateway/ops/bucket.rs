@@ -110,7 +110,11 @@ pub(crate) async fn create_bucket(
     if let Some(constraint) = constraint.filter(|c| !c.as_str().is_empty() && c.as_str() != service.region) {
         return Err(s3(
             S3ErrorCode::InvalidLocationConstraint,
-            format!("The specified location constraint {:?} is not valid; this is {:?}", constraint.as_str(), service.region),
+            format!(
+                "The specified location constraint {:?} is not valid; this is {:?}",
+                constraint.as_str(),
+                service.region
+            ),
         ));
     }
     if input.object_lock_enabled_for_bucket == Some(true) {
@@ -128,16 +132,19 @@ pub(crate) async fn create_bucket(
     }
     let mut attributes = BTreeMap::new();
     attributes.insert("acl".to_owned(), Acl::private(&owner).to_json());
-    let ownership = input.object_ownership.map_or("BucketOwnerEnforced".to_owned(), |o| o.as_str().to_owned());
+    let ownership =
+        input.object_ownership.map_or("BucketOwnerEnforced".to_owned(), |o| o.as_str().to_owned());
     attributes.insert("ownership".to_owned(), ownership.into_bytes());
     let bucket = input.bucket.clone();
     let location = format!("/{bucket}");
     match service.on_store(move |store| Ok(store.create_bucket(&bucket, &attributes))).await? {
         Ok(()) => Ok(S3Response::new(CreateBucketOutput { location: Some(location) })),
-        Err(store::Error::BucketExists(_)) if service.bucket_acl(&input.bucket).await?.owner != owner => Err(s3(
-            S3ErrorCode::BucketAlreadyExists,
-            "The requested bucket name is not available, it belongs to another account.",
-        )),
+        Err(store::Error::BucketExists(_)) if service.bucket_acl(&input.bucket).await?.owner != owner => {
+            Err(s3(
+                S3ErrorCode::BucketAlreadyExists,
+                "The requested bucket name is not available, it belongs to another account.",
+            ))
+        }
         Err(error) => Err(error.into()),
     }
 }

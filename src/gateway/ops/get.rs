@@ -129,8 +129,7 @@ pub(crate) async fn get_object(
     if let Some(Intent::Transfer(target)) = &intent {
         let sent = service.push(target, &opened, context.as_deref()).await?;
         if let Sent::ByRdma { crc64nvme } = sent {
-            let status =
-                if opened.extent.partial { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
+            let status = if opened.extent.partial { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
             headers.extend(reply::transferred(status, opened.extent.length));
             output.checksum_crc64nvme = output.checksum_crc64nvme.or(crc64nvme);
             output.content_length = Some(0);
@@ -171,9 +170,11 @@ impl ObjectService {
         let info = opened.source.0.info();
         // The stored checksum of the whole serves the client end to end. That of a part is made from
         // the bytes as they are read.
-        let stored = info.attributes.checksums.as_ref().filter(|c| {
-            extent.is_whole() && c.kind == ChecksumType::FullObject
-        });
+        let stored = info
+            .attributes
+            .checksums
+            .as_ref()
+            .filter(|c| extent.is_whole() && c.kind == ChecksumType::FullObject);
         let stored = checksum::value(stored, Algorithm::Crc64Nvme);
         let window = RemoteWindow {
             descriptor: Arc::clone(&target.descriptor),
@@ -193,9 +194,7 @@ impl ObjectService {
             pushed.map(|report| (report.bytes, source.checksum(extent.start, extent.length)))
         };
         match sent {
-            Ok((bytes, _)) if bytes != extent.length => {
-                Err(internal("an RDMA transfer ended early", &bytes))
-            }
+            Ok((bytes, _)) if bytes != extent.length => Err(internal("an RDMA transfer ended early", &bytes)),
             Ok((bytes, crc64nvme)) => {
                 if let Some(context) = context {
                     let mut outcome = context.outcome();

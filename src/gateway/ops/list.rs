@@ -50,8 +50,12 @@ impl Encoding {
 /// # Errors
 /// `InvalidArgument` when it is negative.
 pub(super) fn count(value: Option<i32>, name: &str) -> S3Result<usize> {
-    let count = usize::try_from(value.unwrap_or(PAGE as i32))
-        .map_err(|_| s3(S3ErrorCode::InvalidArgument, format!("Argument {name} must be an integer between 0 and 2147483647")))?;
+    let count = usize::try_from(value.unwrap_or(PAGE as i32)).map_err(|_| {
+        s3(
+            S3ErrorCode::InvalidArgument,
+            format!("Argument {name} must be an integer between 0 and 2147483647"),
+        )
+    })?;
     Ok(count.min(PAGE))
 }
 

@@ -15,7 +15,8 @@ use crate::gateway::error::s3;
 use crate::gateway::headers;
 use crate::gateway::s3::{Extras, ObjectService};
 use crate::store::{
-    self, Checksums, CompleteUpload, CompletedPart, CreateUpload, EtagMode, ListRequest, PartInfo, PendingPart,
+    self, Checksums, CompleteUpload, CompletedPart, CreateUpload, EtagMode, ListRequest, PartInfo,
+    PendingPart,
 };
 use crate::transfer::BlockSink;
 
@@ -45,10 +46,9 @@ impl Pending for NewPart {
 }
 
 fn part_number(number: i32) -> S3Result<u32> {
-    u32::try_from(number)
-        .ok()
-        .filter(|n| (1..=PARTS).contains(n))
-        .ok_or_else(|| s3(S3ErrorCode::InvalidArgument, "Part number must be an integer between 1 and 10000, inclusive"))
+    u32::try_from(number).ok().filter(|n| (1..=PARTS).contains(n)).ok_or_else(|| {
+        s3(S3ErrorCode::InvalidArgument, "Part number must be an integer between 1 and 10000, inclusive")
+    })
 }
 
 /// Algorithm and type that an upload declares.
@@ -63,8 +63,9 @@ fn declared(
             Some(_) => Err(invalid("x-amz-checksum-type goes only with x-amz-checksum-algorithm".into())),
         };
     };
-    let algorithm = Algorithm::from_name(algorithm.as_str())
-        .ok_or_else(|| invalid(format!("the checksum algorithm {:?} is not supported", algorithm.as_str())))?;
+    let algorithm = Algorithm::from_name(algorithm.as_str()).ok_or_else(|| {
+        invalid(format!("the checksum algorithm {:?} is not supported", algorithm.as_str()))
+    })?;
     let is_crc = matches!(algorithm, Algorithm::Crc32 | Algorithm::Crc32c | Algorithm::Crc64Nvme);
     // What S3 assumes: composite, but for CRC-64/NVME, which has only the full object's.
     let kind = match kind.map(ChecksumType::as_str) {
@@ -177,7 +178,10 @@ pub(crate) async fn complete_multipart_upload(
         conditions: write_conditions(input.if_match.take(), input.if_none_match.take())?,
         expected_size: input
             .mpu_object_size
-            .map(|n| u64::try_from(n).map_err(|_| s3(S3ErrorCode::InvalidArgument, "x-amz-mp-object-size is negative")))
+            .map(|n| {
+                u64::try_from(n)
+                    .map_err(|_| s3(S3ErrorCode::InvalidArgument, "x-amz-mp-object-size is negative"))
+            })
             .transpose()?,
     };
     let (bucket, key, upload_id) = (input.bucket, input.key, input.upload_id);
@@ -213,9 +217,7 @@ pub(crate) async fn abort_multipart_upload(
     if input.if_match_initiated_time.is_some() {
         return Err(s3(S3ErrorCode::NotImplemented, "x-amz-if-match-initiated-time is not implemented"));
     }
-    service
-        .on_store(move |store| store.abort_upload(&input.bucket, &input.key, &input.upload_id))
-        .await?;
+    service.on_store(move |store| store.abort_upload(&input.bucket, &input.key, &input.upload_id)).await?;
     Ok(S3Response::new(AbortMultipartUploadOutput::default()))
 }
 
@@ -227,12 +229,15 @@ pub(crate) async fn list_parts(
     let max = count(input.max_parts, "max-parts")?;
     let marker = input
         .part_number_marker
-        .map(|n| u32::try_from(n).map_err(|_| s3(S3ErrorCode::InvalidArgument, "part-number-marker is negative")))
+        .map(|n| {
+            u32::try_from(n).map_err(|_| s3(S3ErrorCode::InvalidArgument, "part-number-marker is negative"))
+        })
         .transpose()?
         .unwrap_or(0);
     let acl = service.bucket_acl(&input.bucket).await?;
     let (bucket, key, upload_id) = (input.bucket.clone(), input.key.clone(), input.upload_id.clone());
-    let page = service.on_store(move |store| store.list_parts(&bucket, &key, &upload_id, marker, max)).await?;
+    let page =
+        service.on_store(move |store| store.list_parts(&bucket, &key, &upload_id, marker, max)).await?;
     let next = page.parts.last().and_then(|p| i32::try_from(p.number).ok());
     let parts = page
         .parts

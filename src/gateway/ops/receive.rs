@@ -77,7 +77,9 @@ pub(super) fn stated_length(
             .map_err(|_| s3(S3ErrorCode::InvalidArgument, "Content-Length cannot be negative")),
         // A form with an empty file.
         None if context.is_some_and(|c| c.states_length) => Ok(0),
-        None => Err(s3(S3ErrorCode::MissingContentLength, "You must provide the Content-Length HTTP header.")),
+        None => {
+            Err(s3(S3ErrorCode::MissingContentLength, "You must provide the Content-Length HTTP header."))
+        }
     }
 }
 
@@ -87,11 +89,7 @@ impl ObjectService {
     ///
     /// # Errors
     /// Whatever goes wrong; then nothing has been published and nothing remains.
-    pub(super) async fn receive<T, B>(
-        &self,
-        begin: B,
-        incoming: Incoming,
-    ) -> S3Result<Received<T::Published>>
+    pub(super) async fn receive<T, B>(&self, begin: B, incoming: Incoming) -> S3Result<Received<T::Published>>
     where
         T: Pending,
         B: FnOnce(&store::Store) -> store::Result<T> + Send + 'static,

@@ -5,9 +5,9 @@ use s3s::S3Result;
 
 use super::Intent;
 use super::policy::TokenPolicy;
+use super::reply;
 use super::signed::Signed;
 use super::token::TokenHeaders;
-use super::reply;
 use crate::gateway::request::RequestContext;
 
 /// The rules of the house.

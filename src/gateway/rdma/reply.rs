@@ -58,12 +58,19 @@ pub(crate) fn failed(error: &TransferError) -> S3Error {
         ),
         Side::Fabric => {
             tracing::warn!(%error, "an RDMA transfer failed");
-            s3(S3ErrorCode::ServiceUnavailable, format!("the RDMA transfer failed: {because}; please try again"))
+            s3(
+                S3ErrorCode::ServiceUnavailable,
+                format!("the RDMA transfer failed: {because}; please try again"),
+            )
         }
         Side::Load => s3(S3ErrorCode::SlowDown, format!("please reduce your request rate: {because}")),
         Side::Storage => match error {
-            TransferError::Sink(cause) => super::super::error::io_error("cannot write an object's data", cause),
-            TransferError::Source(cause) => super::super::error::io_error("cannot read an object's data", cause),
+            TransferError::Sink(cause) => {
+                super::super::error::io_error("cannot write an object's data", cause)
+            }
+            TransferError::Source(cause) => {
+                super::super::error::io_error("cannot read an object's data", cause)
+            }
             other => super::super::error::internal("an RDMA transfer failed", other),
         },
         Side::Internal => super::super::error::internal("an RDMA transfer failed", error),

@@ -54,7 +54,10 @@ fn invalid(name: &str, what: impl std::fmt::Display) -> s3s::S3Error {
 fn only<'a>(headers: &'a HeaderMap, name: &str) -> S3Result<&'a str> {
     let mut values = headers.get_all(name).iter();
     let value = values.next().ok_or_else(|| {
-        invalid(name, format_args!("is missing; {}, {} and {} belong together", LEGACY[0], LEGACY[1], LEGACY[2]))
+        invalid(
+            name,
+            format_args!("is missing; {}, {} and {} belong together", LEGACY[0], LEGACY[1], LEGACY[2]),
+        )
     })?;
     if values.next().is_some() {
         return Err(invalid(name, "is there more than once"));
@@ -88,9 +91,10 @@ impl Found {
     /// Whether every token is of a transport that this gateway does not speak.
     pub(crate) fn is_foreign(&self, headers: &HeaderMap) -> bool {
         !self.legacy
-            && self.tokens.iter().all(|name| {
-                headers.get(name).and_then(|v| v.to_str().ok()).is_some_and(of_another_transport)
-            })
+            && self
+                .tokens
+                .iter()
+                .all(|name| headers.get(name).and_then(|v| v.to_str().ok()).is_some_and(of_another_transport))
     }
 
     /// Reads the token and the window.
