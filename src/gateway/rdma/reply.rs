@@ -117,7 +117,8 @@ mod tests {
     #[test]
     fn replies_equal_the_status() {
         let headers = transferred(StatusCode::PARTIAL_CONTENT, 0);
-        assert_eq!((headers[REPLY].to_str(), headers[BYTES].to_str()), (Ok("206"), Ok("0")));
+        assert_eq!(headers[REPLY], "206");
+        assert_eq!(headers[BYTES], "0");
         let error = put_declined("RDMA is off");
         assert_eq!(error.status_code(), Some(StatusCode::NOT_IMPLEMENTED));
         assert_eq!(error.headers().unwrap()[REPLY], "501");
