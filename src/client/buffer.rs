@@ -193,7 +193,12 @@ impl Buffer {
     }
 
     /// Mints a token for a request that is about to be sent.
-    pub(crate) fn open_window(&self, offset: usize, length: usize, direction: Direction) -> Result<Window<'_>> {
+    pub(crate) fn open_window(
+        &self,
+        offset: usize,
+        length: usize,
+        direction: Direction,
+    ) -> Result<Window<'_>> {
         self.check(offset, length)?;
         let token = self.memory.token(offset, length, direction)?;
         self.open.fetch_add(1, Ordering::AcqRel);

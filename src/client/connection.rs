@@ -71,13 +71,14 @@ impl Pool {
     ) -> Result<Response> {
         loop {
             let (mut sender, reused) = self.checkout().await?;
-            let sent = timeout(self.timeouts.reply, sender.try_send_request(request)).await.map_err(|_| {
-                Error::Timeout {
-                    operation: operation.to_owned(),
-                    what: "no reply",
-                    after: self.timeouts.reply,
-                }
-            })?;
+            let sent =
+                timeout(self.timeouts.reply, sender.try_send_request(request)).await.map_err(|_| {
+                    Error::Timeout {
+                        operation: operation.to_owned(),
+                        what: "no reply",
+                        after: self.timeouts.reply,
+                    }
+                })?;
             match sent {
                 Ok(reply) => {
                     let (head, body) = reply.into_parts();

@@ -62,12 +62,7 @@ impl Client {
         range: Range<usize>,
     ) -> Result<CompletedPart> {
         let put = self
-            .upload(
-                || part_call(bucket, key, upload_id, number),
-                buffer,
-                range,
-                &PutOptions::default(),
-            )
+            .upload(|| part_call(bucket, key, upload_id, number), buffer, range, &PutOptions::default())
             .await?;
         completed(number, put, key)
     }
@@ -86,12 +81,7 @@ impl Client {
         range: Range<usize>,
     ) -> Result<CompletedPart> {
         let put = self
-            .upload_http(
-                || part_call(bucket, key, upload_id, number),
-                buffer,
-                range,
-                &PutOptions::default(),
-            )
+            .upload_http(|| part_call(bucket, key, upload_id, number), buffer, range, &PutOptions::default())
             .await?;
         completed(number, put, key)
     }
@@ -107,10 +97,12 @@ impl Client {
         upload_id: &str,
         parts: &[CompletedPart],
     ) -> Result<()> {
-        let mut document = String::from(r#"<CompleteMultipartUpload xmlns="http://s3.amazonaws.com/doc/2006-03-01/">"#);
+        let mut document =
+            String::from(r#"<CompleteMultipartUpload xmlns="http://s3.amazonaws.com/doc/2006-03-01/">"#);
         for part in parts {
             let etag = quick_xml::escape::escape(&part.etag);
-            let _ = write!(document, "<Part><PartNumber>{}</PartNumber><ETag>{etag}</ETag></Part>", part.number);
+            let _ =
+                write!(document, "<Part><PartNumber>{}</PartNumber><ETag>{etag}</ETag></Part>", part.number);
         }
         document.push_str("</CompleteMultipartUpload>");
         let call = || {
@@ -156,7 +148,9 @@ enum LateError {
 
 fn part_call<'a>(bucket: &'a str, key: &'a str, upload_id: &'a str, number: u32) -> Result<Call<'a>> {
     if !(1..=MAX_PARTS).contains(&number) {
-        return Err(Error::Invalid { what: format!("part number {number} is not between 1 and {MAX_PARTS}") });
+        return Err(Error::Invalid {
+            what: format!("part number {number} is not between 1 and {MAX_PARTS}"),
+        });
     }
     Ok(Call::new(Method::PUT, bucket, Some(key)).query("partNumber", number).query("uploadId", upload_id))
 }

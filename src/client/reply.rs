@@ -107,7 +107,8 @@ pub enum Verdict {
 /// # Errors
 /// The rule that was broken.
 pub fn judge(status: StatusCode, headers: &HeaderMap, upload: bool) -> Result<Verdict, Breach> {
-    let text = |name: &str| headers.get(name).map(|v| String::from_utf8_lossy(v.as_bytes()).trim().to_owned());
+    let text =
+        |name: &str| headers.get(name).map(|v| String::from_utf8_lossy(v.as_bytes()).trim().to_owned());
     let reply = match text(RDMA_REPLY) {
         Some(value) => match decimal(&value).and_then(|n| u16::try_from(n).ok()) {
             Some(number) => Some(number),

@@ -113,7 +113,8 @@ impl Client {
         }
         let mut request = Request::new(call.body);
         *request.method_mut() = call.method;
-        *request.uri_mut() = target.parse().map_err(|e| invalid(format!("{target:?} is not a target: {e}")))?;
+        *request.uri_mut() =
+            target.parse().map_err(|e| invalid(format!("{target:?} is not a target: {e}")))?;
         *request.headers_mut() = headers;
         shared.pool.send(request, &operation).await
     }
@@ -166,7 +167,8 @@ pub(crate) async fn s3_error(mut reply: Response) -> Error {
     let status = reply.status();
     let operation = reply.operation().to_owned();
     let request_id = reply.header("x-amz-request-id").map(str::to_owned);
-    let retry_after = reply.header("retry-after").and_then(|v| v.trim().parse().ok()).map(Duration::from_secs);
+    let retry_after =
+        reply.header("retry-after").and_then(|v| v.trim().parse().ok()).map(Duration::from_secs);
     // The status alone is an answer; a body that breaks off changes nothing about it.
     let body = reply.text(ERROR_BODY_LIMIT).await.unwrap_or_default();
     let document: ErrorDocument = quick_xml::de::from_reader(&body[..]).unwrap_or_default();

@@ -87,7 +87,8 @@ pub(crate) fn sign_request(
     for (name, text) in instructions.headers() {
         let mut value = HeaderValue::from_str(text).map_err(|e| failed(e.to_string()))?;
         value.set_sensitive(name == "authorization" || name == "x-amz-security-token");
-        let name = http::header::HeaderName::from_bytes(name.as_bytes()).map_err(|e| failed(e.to_string()))?;
+        let name =
+            http::header::HeaderName::from_bytes(name.as_bytes()).map_err(|e| failed(e.to_string()))?;
         headers.insert(name, value);
     }
     Ok(())

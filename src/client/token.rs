@@ -31,8 +31,9 @@ impl Token {
     /// [`Error::Invalid`] when the text is not a descriptor of 81 characters.
     pub fn new(text: String, release: Option<Box<dyn Any + Send>>) -> Result<Self> {
         let text = text.trim_end_matches('\0').to_owned();
-        let descriptor = Descriptor::parse(&text)
-            .map_err(|e| Error::Invalid { what: format!("the client library minted a token that does not parse: {e}") })?;
+        let descriptor = Descriptor::parse(&text).map_err(|e| Error::Invalid {
+            what: format!("the client library minted a token that does not parse: {e}"),
+        })?;
         Ok(Self { text, descriptor, _release: release })
     }
 

@@ -136,7 +136,13 @@ impl Client {
     /// # Errors
     /// As [`put`](Self::put); [`Error::Reply`] also when another number of bytes came than
     /// `options` expects.
-    pub async fn get(&self, bucket: &str, key: &str, buffer: &mut Buffer, options: &GetOptions) -> Result<Got> {
+    pub async fn get(
+        &self,
+        bucket: &str,
+        key: &str,
+        buffer: &mut Buffer,
+        options: &GetOptions,
+    ) -> Result<Got> {
         let window = window_length(buffer, options)?;
         let got = self
             .retry(async |_| {
@@ -281,7 +287,8 @@ impl Client {
         if range.is_empty() {
             return self.upload_http(call, buffer, range, options).await;
         }
-        let sent = self.retry(async |_| self.upload_once(call()?, buffer, range.clone(), options).await).await;
+        let sent =
+            self.retry(async |_| self.upload_once(call()?, buffer, range.clone(), options).await).await;
         match sent {
             Ok((put, attempts)) => Ok(Put { attempts, ..put }),
             Err(Error::Declined { .. }) if options.fall_back => {
@@ -462,7 +469,9 @@ async fn declined(reply: Response) -> Error {
         return Error::Declined { operation, reason: "reply 501".to_owned() };
     }
     match s3_error(reply).await {
-        Error::S3 { code, message, .. } => Error::Declined { operation, reason: format!("{code}: {message}") },
+        Error::S3 { code, message, .. } => {
+            Error::Declined { operation, reason: format!("{code}: {message}") }
+        }
         other => other,
     }
 }
