@@ -211,7 +211,7 @@ fn phase(
                     let message = match worker.iterate(plan, task, &mut stopped) {
                         Ok(Some(sample)) => Ok(sample),
                         Ok(None) => return,
-                        Err((what, error)) => Err(Failure::transfer(format!("iter {number}: {what}"), error)),
+                        Err(failure) => Err(failure.within(&format!("iter {number}"))),
                     };
                     let failed = message.is_err();
                     if samples.send(message).is_err() || failed {

@@ -57,7 +57,7 @@ pub enum Failure {
         /// What was being done, with a trailing colon and space, or empty.
         context: String,
         /// The failure.
-        source: Error,
+        source: Box<Error>,
     },
     /// Bytes came back changed.
     #[error("{mismatches}/{iterations} iterations had checksum mismatches")]
@@ -82,7 +82,15 @@ impl Failure {
     pub(crate) fn transfer(context: impl Into<String>, source: Error) -> Self {
         let context = context.into();
         let context = if context.is_empty() { context } else { format!("{context}: ") };
-        Self::Transfer { context, source }
+        Self::Transfer { context, source: Box::new(source) }
+    }
+
+    /// The same failure, told as part of something larger.
+    pub(crate) fn within(mut self, larger: &str) -> Self {
+        if let Self::Transfer { context, .. } = &mut self {
+            context.insert_str(0, &format!("{larger}: "));
+        }
+        self
     }
 
     /// The exit code.
@@ -91,11 +99,12 @@ impl Failure {
             Self::Usage(_) => Exit::Usage,
             Self::HardwareAbsent(_) => Exit::HardwareAbsent,
             Self::Interrupted => Exit::Interrupted,
-            Self::Transfer { source: Error::Endpoint { .. } | Error::Certificates { .. }, .. } => Exit::Usage,
-            Self::Transfer { source: Error::Rdma(crate::rdma::Error::ClientUnavailable { .. }), .. } => {
-                Exit::HardwareAbsent
-            }
-            Self::Transfer { .. } | Self::Mismatch { .. } | Self::Output { .. } => Exit::Failed,
+            Self::Transfer { source, .. } => match **source {
+                Error::Endpoint { .. } | Error::Certificates { .. } => Exit::Usage,
+                Error::Rdma(crate::rdma::Error::ClientUnavailable { .. }) => Exit::HardwareAbsent,
+                _ => Exit::Failed,
+            },
+            Self::Mismatch { .. } | Self::Output { .. } => Exit::Failed,
         }
     }
 }

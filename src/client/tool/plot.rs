@@ -13,8 +13,8 @@ use super::report::size_text;
 use super::stats::{Latencies, gigabytes_per_second};
 
 const WIDTH: f64 = 1260.0;
-const HEIGHT: f64 = 470.0;
-const TOP: f64 = 96.0;
+const HEIGHT: f64 = 490.0;
+const TOP: f64 = 116.0;
 const PANEL_HEIGHT: f64 = 290.0;
 const PANEL_WIDTH: f64 = 330.0;
 const LEFT: f64 = 70.0;
@@ -141,7 +141,7 @@ fn frame(
     let bottom = TOP + PANEL_HEIGHT;
     let _ = writeln!(
         svg,
-        "<text x=\"{left}\" y=\"{}\" font-weight=\"600\">{title}<tspan font-weight=\"400\" fill=\"#4b5563\">{key}</tspan></text>",
+        "<text x=\"{left}\" y=\"{}\" font-weight=\"600\">{title}<tspan dx=\"8\" font-weight=\"400\" fill=\"#4b5563\">{key}</tspan></text>",
         TOP - 8.0
     );
     for (value, label) in ticks {
@@ -216,7 +216,7 @@ fn throughput(svg: &mut String, across: &Across, modes: &[Mode], outcomes: &[Out
     let count = (high / step).round() as usize;
     let ticks: Vec<_> = (0..=count).map(|i| (i as f64 * step, tick_text(i as f64 * step, step))).collect();
     let up = Up::Linear { high };
-    frame(svg, 0, "Throughput", "  GB/s · solid PUT, dashed GET", across, &up, &ticks);
+    frame(svg, 0, "Throughput", "GB/s · solid PUT, dashed GET", across, &up, &ticks);
     for &mode in modes {
         for (side, dashed) in sides {
             let points: Vec<_> = of(outcomes, mode)
@@ -249,7 +249,7 @@ fn latency(
     let ticks: Vec<_> =
         (low as i32..=high as i32).map(|power| (10f64.powi(power), time_text(power))).collect();
     let up = Up::Log { low, high };
-    frame(svg, panel, title, "  solid p50, dashed p99", across, &up, &ticks);
+    frame(svg, panel, title, "solid p50, dashed p99", across, &up, &ticks);
     for &mode in modes {
         let points = |percent| -> Vec<(f64, f64)> {
             of(outcomes, mode)
@@ -380,8 +380,8 @@ mod tests {
         round_scale(most)
     }
 
-    #[test_case(-6 => "1 µs")]
-    #[test_case(-4 => "100 µs")]
+    #[test_case(-6 => "1 \u{b5}s")]
+    #[test_case(-4 => "100 \u{b5}s")]
     #[test_case(-3 => "1 ms")]
     #[test_case(-1 => "100 ms")]
     #[test_case(1 => "10 s")]

@@ -36,8 +36,8 @@ pub fn header(out: &mut dyn Write, plan: &Plan, mode: Mode, size: u64) -> io::Re
         Operations::Get => writeln!(out, "{:<4}  {:<14} {:<10}", "#", "GET latency", "GET GB/s")?,
         Operations::PutGet => writeln!(
             out,
-            "{:<4}  {:<14} {:<10}   {:<14} {:<10}   {}",
-            "#", "PUT latency", "PUT GB/s", "GET latency", "GET GB/s", "checksum"
+            "{:<4}  {:<14} {:<10}   {:<14} {:<10}   checksum",
+            "#", "PUT latency", "PUT GB/s", "GET latency", "GET GB/s"
         )?,
     }
     rule(out)
@@ -187,10 +187,10 @@ pub fn sweep_header(out: &mut dyn Write, plan: &Plan, modes: &[Mode]) -> io::Res
     writeln!(out, "            mode={}  concurrency={}\n", labels.join(","), plan.concurrency)?;
     writeln!(
         out,
-        "{:<10}  {:<27} {:>10} {:>11} {:>11}   {:>10} {:>11} {:>11}",
+        "{:<12}  {:<27} {:>10} {:>11} {:>11}   {:>10} {:>11} {:>11}",
         "size", "mode", "PUT GB/s", "PUT p50", "PUT p99", "GET GB/s", "GET p50", "GET p99"
     )?;
-    writeln!(out, "{}", "-".repeat(111))
+    writeln!(out, "{}", "-".repeat(113))
 }
 
 /// Writes a line of a sweep's table.
@@ -212,7 +212,7 @@ pub fn sweep_row(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     let [get, get50, get99] = cells(&outcome.get, outcome.get_bytes, outcome.get_time());
     writeln!(
         out,
-        "{:<10}  {:<27} {put:>10} {put50:>11} {put99:>11}   {get:>10} {get50:>11} {get99:>11}",
+        "{:<12}  {:<27} {put:>10} {put50:>11} {put99:>11}   {get:>10} {get50:>11} {get99:>11}",
         size_text(outcome.task.size),
         outcome.task.mode.label(),
     )

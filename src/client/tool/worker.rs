@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use tokio::sync::watch;
 
+use super::Failure;
 use super::args::Verify;
 use super::plan::{Mode, Operations, Plan};
 use super::random::Random;
@@ -98,13 +99,13 @@ impl Worker {
         plan: &Plan,
         task: &Task,
         stop: &mut watch::Receiver<bool>,
-    ) -> Result<Option<Sample>, (&'static str, Error)> {
+    ) -> Result<Option<Sample>, Failure> {
         let mut sample = Sample { put: None, get: None, got: 0, check: Check::Skipped, retries: 0 };
         let mut sent = None;
         if plan.operations.put() {
-            let digests = self.prepare(plan, task).map_err(|e| ("fill PUT buffer", e))?;
+            let digests = self.prepare(plan, task).map_err(|e| Failure::transfer("fill PUT buffer", e))?;
             let started = Instant::now();
-            match self.put(plan, task, &digests, stop).map_err(|e| ("PUT", e))? {
+            match self.put(plan, task, &digests, stop).map_err(|e| Failure::transfer("PUT", e))? {
                 Some(retries) => sample.retries += retries,
                 None => return Ok(None),
             }
@@ -114,17 +115,18 @@ impl Worker {
         if plan.operations.get() {
             if let Some(first) = sent.as_ref().and_then(|sent| sent.first) {
                 // Nothing that the upload left behind may pass for a download.
-                self.buffer.fill(!first).map_err(|e| ("overwrite the buffer", e))?;
+                self.buffer.fill(!first).map_err(|e| Failure::transfer("overwrite the buffer", e))?;
             }
             let started = Instant::now();
-            let got = match self.get(plan, task, stop).map_err(|e| ("GET", e))? {
+            let got = match self.get(plan, task, stop).map_err(|e| Failure::transfer("GET", e))? {
                 Some(got) => got,
                 None => return Ok(None),
             };
             sample.get = Some(started.elapsed());
             sample.got = got.bytes;
             sample.retries += got.attempts - 1;
-            sample.check = self.check(plan, sent.as_ref(), &got).map_err(|e| ("checksum", e))?;
+            sample.check =
+                self.check(plan, sent.as_ref(), &got).map_err(|e| Failure::transfer("checksum", e))?;
         }
         Ok(Some(sample))
     }
