@@ -7,7 +7,7 @@
 //! over the HTTP body ([`Client::put_http`], [`Client::get_http`]), with the same buffers.
 //!
 //! ```no_run
-//! use vgwrdma::client::{Client, Credentials, GetOptions};
+//! use vgwrdma::client::{Client, Credentials, GetOptions, RdmaSession};
 //!
 //! # async fn example() -> Result<(), vgwrdma::client::Error> {
 //! let client = Client::builder("http://gateway:7070")
@@ -35,14 +35,17 @@ mod connection;
 pub mod endpoint;
 pub mod error;
 pub mod headers;
+mod host;
 mod multipart;
 pub mod reply;
 mod request;
+mod session;
 mod sign;
 mod standard;
 pub mod testing;
 pub mod tls;
 pub mod token;
+pub mod tool;
 mod transfer;
 
 use std::sync::Arc;
@@ -54,6 +57,7 @@ pub use error::{Error, Result};
 pub use headers::Dialect;
 pub use multipart::{CompletedPart, MAX_PARTS};
 pub use reply::{Breach, ContentRange};
+pub use session::RdmaSession;
 pub use sign::Credentials;
 pub use standard::ObjectInfo;
 pub use tls::Trust;
@@ -64,6 +68,11 @@ use connection::Pool;
 
 /// Most bytes that one request moves: the limit of one cuObject operation, 1 GiB.
 pub const MAX_TRANSFER: u64 = 1 << 30;
+
+/// The version of this client, for `--version` and reports.
+pub fn version() -> &'static str {
+    env!("CARGO_PKG_VERSION")
+}
 
 /// A client of one S3 endpoint. Clones share its connections.
 ///

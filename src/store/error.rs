@@ -125,3 +125,26 @@ pub enum Error {
         source: io::Error,
     },
 }
+
+impl Error {
+    /// What the file system said about `path`, as S3 tells it apart where it does.
+    pub(crate) fn fs(operation: &'static str, path: &str, error: rustix::io::Errno) -> Self {
+        use rustix::io::Errno;
+        let path = path.to_owned();
+        match error {
+            Errno::NOSPC => Self::NoSpace { path, reason: "the file system is full" },
+            Errno::DQUOT => Self::NoSpace { path, reason: "the quota of its owner or directory is used up" },
+            Errno::ROFS => Self::Denied(format!("{path:?}: the file system is mounted read-only")),
+            Errno::NAMETOOLONG => Self::KeyTooLong(path.len()),
+            error => Self::Io { operation, path, source: error.into() },
+        }
+    }
+
+    /// As [`fs`](Self::fs), for errors of the standard library.
+    pub(crate) fn io(operation: &'static str, path: &str, error: io::Error) -> Self {
+        match rustix::io::Errno::from_io_error(&error) {
+            Some(errno) => Self::fs(operation, path, errno),
+            None => Self::Io { operation, path: path.to_owned(), source: error },
+        }
+    }
+}

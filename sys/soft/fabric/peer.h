@@ -34,6 +34,8 @@ struct Work {
     uint64_t address = 0;
     uint64_t length = 0;
     std::vector<iovec> local;
+    // Whatever must live as long as the operation may touch the local memory.
+    std::shared_ptr<void> keep;
 };
 
 struct Outcome {

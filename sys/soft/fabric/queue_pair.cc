@@ -44,6 +44,11 @@ void QueuePair::work_loop() {
             running_ = true;
             lock.unlock();
             outcome = initiator_.execute(entry.work, entry.fault);
+            // A completion without all its bytes has no way to say so but by its status.
+            if (outcome.status == Status::kSuccess && outcome.bytes < entry.work.length) {
+                outcome.status = Status::kLocalLength;
+            }
+            entry.work.keep.reset();
             lock.lock();
             running_ = false;
         }
