@@ -2,5 +2,9 @@
 
 #[path = "store/common.rs"]
 mod common;
+#[path = "store/multipart.rs"]
+mod multipart;
 #[path = "store/objects.rs"]
 mod objects;
+#[path = "store/observer.rs"]
+mod observer;
