@@ -8,3 +8,5 @@ mod multipart;
 mod objects;
 #[path = "store/observer.rs"]
 mod observer;
+#[path = "store/versions.rs"]
+mod versions;

@@ -63,5 +63,5 @@ pub fn observed(observer: Arc<Failing>, change: impl FnOnce(&mut StoreOptions)) 
     let store = Store::open_observed(&dir.path().join("root"), options, Some(observer.clone())).unwrap();
     store.create_bucket(BUCKET, &BTreeMap::new()).unwrap();
     observer.clear();
-    Fixture { dir, store }
+    Fixture { dir, versions: None, store }
 }
