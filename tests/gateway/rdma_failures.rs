@@ -77,7 +77,7 @@ async fn a_client_that_leaves_cancels_its_transfer() {
     let descriptor = gateway.memory.register(&pattern(40 * CHUNK, 1));
     for method in [Method::PUT, Method::GET] {
         let stream = gateway.request(method, "/bucket/key").token(&descriptor).half_sent(0, b"").await;
-        while gateway.engine.as_ref().unwrap().stats().operations_in_flight == 0 {
+        while dbg!(gateway.engine.as_ref().unwrap().stats()).operations_in_flight == 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         drop(stream);
@@ -116,7 +116,7 @@ async fn a_busy_engine_slows_puts_and_answers_gets_in_the_body() {
     let descriptor = gateway.memory.register(&pattern(1000, 1));
     let held = gateway.request(Method::PUT, "/bucket/held").token(&descriptor);
     let held = tokio::spawn(held.send());
-    while gateway.engine.as_ref().unwrap().stats().operations_in_flight == 0 {
+    while dbg!(gateway.engine.as_ref().unwrap().stats()).operations_in_flight == 0 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     gateway.request(Method::PUT, "/bucket/key").token(&descriptor).send().await.fails(503, "SlowDown");
