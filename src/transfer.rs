@@ -5,10 +5,21 @@
 //! [`transport::Channel`], and storage only through [`BlockSink`] and [`BlockSource`].
 
 pub mod config;
+mod driven;
 pub mod engine;
 pub mod error;
+mod lane;
+mod pieces;
+mod pool;
+mod pull;
+mod push;
+mod request;
+mod router;
+mod running;
 pub mod stats;
+mod subnet;
 pub mod transport;
+mod workers;
 
 use std::io;
 
@@ -36,17 +47,39 @@ pub trait BlockSource: Send + Sync + 'static {
     /// # Errors
     /// `UnexpectedEof` when the source ends early; any error fails the transfer.
     fn read_at(&self, offset: u64, data: &mut [u8]) -> io::Result<()>;
+
+    /// As [`read_at`](Self::read_at) into the first `length` bytes of `chunk`, with room behind them.
+    ///
+    /// `chunk` starts on a page boundary and has whole pages, at least as many as `length` needs; so
+    /// a source with `O_DIRECT` can read up to the next boundary. What it leaves behind `length`
+    /// reaches nobody. When a transfer starts within a page of the source, only its first block does
+    /// so, if it has several.
+    ///
+    /// # Errors
+    /// As [`read_at`](Self::read_at).
+    fn read_block(&self, offset: u64, length: usize, chunk: &mut [u8]) -> io::Result<()> {
+        self.read_at(offset, &mut chunk[..length])
+    }
 }
 
 /// Sees the bytes of a transfer in their order, for digests.
 pub trait OrderedSink: Send + 'static {
     /// Takes the next bytes.
     fn update(&mut self, data: &[u8]);
+
+    /// False when the bytes need not be shown: `update` is then never called. Asked once.
+    fn is_needed(&self) -> bool {
+        true
+    }
 }
 
 /// Nothing to see: for transfers without digests.
 impl OrderedSink for () {
     fn update(&mut self, _data: &[u8]) {}
+
+    fn is_needed(&self) -> bool {
+        false
+    }
 }
 
 impl OrderedSink for crate::digest::Digester {

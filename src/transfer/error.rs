@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use super::ConfigError;
-use crate::rdma::{self, DescriptorError, WcStatus};
+use crate::rdma::{self, DescriptorError, Errno, WcStatus};
 
 /// Who has to act on a [`TransferError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +82,8 @@ impl TransferError {
     pub fn side(&self) -> Side {
         match self {
             Self::Remote { .. } | Self::Window(_) => Side::Client,
+            // The token's GID flag does not fit the network of the endpoint.
+            Self::Refused(rdma::Error::Call { errno: Errno(libc::EAFNOSUPPORT), .. }) => Side::Client,
             Self::Fabric { .. } | Self::Timeout { .. } | Self::Refused(_) | Self::NoEndpoint => Side::Fabric,
             Self::Sink(_) | Self::Source(_) => Side::Storage,
             Self::Busy { .. } | Self::ShuttingDown => Side::Load,
