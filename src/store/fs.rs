@@ -355,7 +355,14 @@ pub(crate) fn is_file(stat: &Stat) -> bool {
 
 /// Modification time.
 pub(crate) fn modified(stat: &Stat) -> std::time::SystemTime {
-    from_unix(i64::from(stat.st_mtime), u32::try_from(stat.st_mtime_nsec).unwrap_or(0))
+    from_unix(stat.st_mtime, u32::try_from(stat.st_mtime_nsec).unwrap_or(0))
+}
+
+/// When a file was made, where the file system tells.
+pub(crate) fn born(file: impl AsFd) -> Option<std::time::SystemTime> {
+    let statx = rfs::statx(file, "", AtFlags::EMPTY_PATH, rfs::StatxFlags::BTIME).ok()?;
+    let known = statx.stx_mask & rfs::StatxFlags::BTIME.bits() != 0;
+    known.then(|| from_unix(statx.stx_btime.tv_sec, statx.stx_btime.tv_nsec))
 }
 
 /// A time of the file system as a `SystemTime`.

@@ -1,6 +1,7 @@
 //! Listing: all keys of a bucket in byte order, without reading more than a page needs.
 
 mod batch;
+mod versions;
 mod walk;
 
 use rustix::io::Errno;
@@ -108,6 +109,12 @@ impl Inner {
     /// Whether any object is below a directory (its key with the slash), the directory object itself
     /// included. Stops at the first.
     pub(crate) fn holds_object(&self, bucket: &Bucket, key: &str) -> Result<bool> {
+        // Without versions there are no delete markers, and any file will do.
+        self.holds(bucket, key, self.versions.is_none())
+    }
+
+    /// As [`holds_object`](Self::holds_object), delete markers counted or not.
+    fn holds(&self, bucket: &Bucket, key: &str, markers: bool) -> Result<bool> {
         let path = key.strip_suffix('/').unwrap_or(key);
         let fail = |error| Error::fs("read directory", &bucket.display(path), error);
         let dir = match bucket.open(path, DIR) {
@@ -122,8 +129,6 @@ impl Inner {
         }
         let mut dirs = Vec::new();
         let mut files = Vec::new();
-        // Without delete markers any file will do.
-        let markers = self.versions.is_some();
         let mut found = false;
         for_each_entry(&dir, |name, kind| {
             if !is_listed_name(name) {
@@ -134,7 +139,7 @@ impl Inner {
                 dirs.push(name.to_owned());
             } else if kind.is_file() {
                 files.push(name.to_owned());
-                found = !markers;
+                found = markers;
             }
             // Enough to look at; a directory full of delete markers is read on below.
             !found
@@ -154,7 +159,7 @@ impl Inner {
             }
         }
         for name in dirs {
-            if self.holds_object(bucket, &format!("{}/", child(&name)))? {
+            if self.holds(bucket, &format!("{}/", child(&name)), markers)? {
                 return Ok(true);
             }
         }

@@ -253,7 +253,7 @@ impl Inner {
     }
 
     /// Refuses early what publication would refuse, before a body is taken.
-    fn foresee(&self, bucket: &Bucket, key: &Key, conditions: &WriteConditions) -> Result<()> {
+    pub(crate) fn foresee(&self, bucket: &Bucket, key: &Key, conditions: &WriteConditions) -> Result<()> {
         let versioned = self.versioning_of(bucket)? == Versioning::Enabled;
         let slot = self.slot(bucket, key)?;
         check(key, current_of(&slot), conditions)?;

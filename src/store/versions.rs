@@ -34,7 +34,7 @@ pub(crate) fn version_dir(key: &str) -> String {
 }
 
 /// What the attributes of a version are kept under.
-fn version_path(key: &str, id: &str) -> String {
+pub(crate) fn version_path(key: &str, id: &str) -> String {
     format!("versions:{}/{id}", version_dir(key))
 }
 

@@ -12,6 +12,8 @@ use vgwrdma::store::{
 /// A store with one bucket, `bucket`. Its directories go with it.
 pub struct Fixture {
     pub dir: tempfile::TempDir,
+    /// The versioning directory, when there is one.
+    pub versions: Option<tempfile::TempDir>,
     pub store: Store,
 }
 
@@ -31,14 +33,14 @@ impl Fixture {
         change(&mut options);
         let store = Store::open(&dir.path().join("root"), options).unwrap();
         store.create_bucket(BUCKET, &BTreeMap::new()).unwrap();
-        Self { dir, store }
+        Self { dir, versions: None, store }
     }
 
     /// With a versioning directory, versioning being on.
     pub fn versioned() -> Self {
         let versions = tempfile::tempdir().unwrap();
-        let path = versions.keep();
-        let fixture = Self::with(|options| options.versioning_dir = Some(path));
+        let mut fixture = Self::with(|options| options.versioning_dir = Some(versions.path().to_owned()));
+        fixture.versions = Some(versions);
         fixture.store.set_versioning(BUCKET, vgwrdma::store::Versioning::Enabled).unwrap();
         fixture
     }
