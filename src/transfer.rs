@@ -4,6 +4,7 @@
 //! The engine knows the safe layer only through [`transport::Endpoint`] and
 //! [`transport::Channel`], and storage only through [`BlockSink`] and [`BlockSource`].
 
+pub mod cuobj;
 pub mod transport;
 
 use std::io;
