@@ -1,63 +1,167 @@
 //! S3 objects in a POSIX directory: names, attributes, atomic publication, listing.
 //!
-//! Every function blocks; callers run them off the async runtime. Knows neither HTTP nor RDMA.
+//! Each directory directly below the root is a bucket, each file below it an object. All state is in
+//! the file system (attributes, names), every change of an object is one rename or link, and nothing
+//! is remembered that another gateway's write could make wrong, so that several gateways may serve
+//! the same directory. The layout is that of versitygw's posix backend; see `attributes`, `keeper`,
+//! `multipart` and `versions` for its parts.
+//!
+//! Every function blocks; callers run them off the async runtime, from as many threads as they like.
+//! Knows neither HTTP nor RDMA.
+//!
+//! What holds:
+//! - A reader sees the bytes and attributes of one object, whatever is written meanwhile.
+//! - What is acknowledged survives a crash as the durability level says; what is not leaves at most
+//!   a file in `.sgwtmp`, which no key reaches and a sweep removes.
+//! - Conditional writes are decided when the object is published, under a lock of its key.
+//! - A file system holds a file or a directory under a name: `a` and `a/b` exclude each other.
 
+mod attributes;
+mod bucket;
+mod commit;
+mod content_type;
+mod delete;
 pub mod error;
+mod etag;
+mod fs;
+mod inner;
+mod keeper;
+mod key;
+mod list;
+mod lock;
+mod object;
+pub mod object_lock;
+mod put;
+mod read;
 pub mod types;
+mod ulid;
+mod versions;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 pub use error::{Error, Result};
+pub use fs::{FsObserver, FsOp};
+use inner::Inner;
+pub use put::{ObjectSink, PendingObject};
+pub use read::ObjectReader;
 pub use types::*;
 
 /// A directory served as S3 buckets. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Store {}
+pub struct Store {
+    inner: Arc<Inner>,
+}
 
-#[allow(missing_docs, unused_variables)]
 impl Store {
     /// Opens `root`, checks that it can be written to and that user xattrs work, sweeps old temporaries.
+    ///
+    /// # Errors
+    /// Says what is missing and what to do: attributes (a sidecar directory), locks that reach all
+    /// machines (the lock mode), a versioning or sidecar directory outside the root.
     pub fn open(root: &Path, options: StoreOptions) -> Result<Self> {
-        unimplemented!()
+        Self::open_observed(root, options, None)
+    }
+
+    /// As [`open`](Self::open), with somebody who is told of each change to the file system.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    #[doc(hidden)]
+    pub fn open_observed(
+        root: &Path,
+        options: StoreOptions,
+        observer: Option<Arc<dyn FsObserver>>,
+    ) -> Result<Self> {
+        let store = Self { inner: Arc::new(Inner::open(root, options, observer)?) };
+        Ok(store)
     }
 
     // --- buckets
+
+    /// All buckets, by name.
+    ///
+    /// # Errors
+    /// Only what the file system says.
     pub fn list_buckets(&self) -> Result<Vec<BucketInfo>> {
-        unimplemented!()
+        self.inner.list_buckets()
     }
-    /// `attributes`: bucket xattrs to set with the creation (`acl`, `ownership`, `bucket-lock` …).
+
+    /// Makes a bucket. `attributes`: bucket xattrs to set with the creation (`acl`, `ownership`,
+    /// `bucket-lock` …).
+    ///
+    /// # Errors
+    /// [`Error::BucketExists`], [`Error::InvalidBucketName`].
     pub fn create_bucket(&self, bucket: &str, attributes: &BTreeMap<String, Vec<u8>>) -> Result<()> {
-        unimplemented!()
+        self.inner.create_bucket(bucket, attributes)
     }
+
+    /// Whether a bucket exists, and since when.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchBucket`].
     pub fn head_bucket(&self, bucket: &str) -> Result<BucketInfo> {
-        unimplemented!()
+        self.inner.head_bucket(bucket)
     }
+
+    /// Removes a bucket without objects and versions; pending uploads go with it.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchBucket`], [`Error::BucketNotEmpty`].
     pub fn delete_bucket(&self, bucket: &str) -> Result<()> {
-        unimplemented!()
+        self.inner.delete_bucket(bucket)
     }
+
     /// Raw bucket configuration by its attribute name (`acl`, `policy`, `cors`, `X-Amz-Tagging`, …).
+    ///
+    /// # Errors
+    /// [`Error::NoSuchBucket`].
     pub fn bucket_attribute(&self, bucket: &str, name: &str) -> Result<Option<Vec<u8>>> {
-        unimplemented!()
+        self.inner.bucket_attribute(bucket, name)
     }
+
+    /// Sets or removes bucket configuration of any size.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchBucket`].
     pub fn set_bucket_attribute(&self, bucket: &str, name: &str, value: Option<&[u8]>) -> Result<()> {
-        unimplemented!()
+        self.inner.set_bucket_attribute(bucket, name, value)
     }
 
     // --- objects
-    /// Checks name, bucket and conditions and opens an unnamed file for a new object.
+
+    /// Checks name, bucket and conditions and opens an unnamed file for a new object. A key that
+    /// ends in `/` is a directory object, which takes no data.
+    ///
+    /// # Errors
+    /// Everything that publication would refuse as things are now.
     pub fn begin_put(&self, bucket: &str, key: &str, request: &PutRequest) -> Result<PendingObject> {
-        unimplemented!()
+        self.inner.begin_put(bucket, key, request)
     }
+
     /// Opens an object for reading: attributes and bytes of one inode, whatever is overwritten later.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchKey`], [`Error::NoSuchVersion`], [`Error::DeleteMarker`].
     pub fn open_object(&self, bucket: &str, key: &str, version: Option<&str>) -> Result<ObjectReader> {
-        unimplemented!()
+        self.inner.open_object(bucket, key, version)
     }
+
     /// Attributes only (HEAD).
+    ///
+    /// # Errors
+    /// As [`open_object`](Self::open_object).
     pub fn head_object(&self, bucket: &str, key: &str, version: Option<&str>) -> Result<ObjectInfo> {
-        unimplemented!()
+        self.inner.head_object(bucket, key, version)
     }
+
+    /// Deletes an object, or makes a delete marker, or removes a version. No error when there is
+    /// nothing (unless a condition speaks of it).
+    ///
+    /// # Errors
+    /// [`Error::PreconditionFailed`], [`Error::Denied`] while retention or a legal hold lasts.
     pub fn delete_object(
         &self,
         bucket: &str,
@@ -65,15 +169,97 @@ impl Store {
         version: Option<&str>,
         conditions: &WriteConditions,
     ) -> Result<Deleted> {
-        unimplemented!()
-    }
-    pub fn list_objects(&self, bucket: &str, request: &ListRequest) -> Result<ListPage> {
-        unimplemented!()
+        let request = DeleteRequest {
+            version: version.map(str::to_owned),
+            conditions: conditions.clone(),
+            bypass_governance: false,
+        };
+        self.inner.delete(bucket, key, &request)
     }
 
-    // --- multipart (may come after the rest; must answer, never pretend)
+    /// As [`delete_object`](Self::delete_object), with the right to override GOVERNANCE retention.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn delete_object_with(&self, bucket: &str, key: &str, request: &DeleteRequest) -> Result<Deleted> {
+        self.inner.delete(bucket, key, request)
+    }
+
+    /// A page of objects in the byte order of their keys.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchBucket`].
+    pub fn list_objects(&self, bucket: &str, request: &ListRequest) -> Result<ListPage> {
+        self.inner.list_objects(bucket, request)
+    }
+}
+
+const LATER: &str = "this operation";
+#[allow(missing_docs, unused_variables, clippy::missing_errors_doc)]
+impl Store {
+    pub fn copy_object(
+        &self,
+        source: &ObjectReader,
+        bucket: &str,
+        key: &str,
+        request: &CopyRequest,
+    ) -> Result<ObjectInfo> {
+        Err(Error::NotImplemented(LATER))
+    }
+    pub fn set_object_tags(
+        &self,
+        bucket: &str,
+        key: &str,
+        version: Option<&str>,
+        tags: Option<&BTreeMap<String, String>>,
+    ) -> Result<ObjectInfo> {
+        Err(Error::NotImplemented(LATER))
+    }
+    pub fn set_object_retention(
+        &self,
+        bucket: &str,
+        key: &str,
+        version: Option<&str>,
+        retention: &[u8],
+        bypass_governance: bool,
+    ) -> Result<ObjectInfo> {
+        Err(Error::NotImplemented(LATER))
+    }
+    pub fn set_object_legal_hold(
+        &self,
+        bucket: &str,
+        key: &str,
+        version: Option<&str>,
+        on: bool,
+    ) -> Result<ObjectInfo> {
+        Err(Error::NotImplemented(LATER))
+    }
+    pub fn set_object_acl(
+        &self,
+        bucket: &str,
+        key: &str,
+        version: Option<&str>,
+        acl: Option<&[u8]>,
+    ) -> Result<ObjectInfo> {
+        Err(Error::NotImplemented(LATER))
+    }
+    pub fn versioning_available(&self) -> bool {
+        self.inner.versions.is_some()
+    }
+    pub fn versioning(&self, bucket: &str) -> Result<Versioning> {
+        self.inner.versioning_of(&self.inner.bucket(bucket)?)
+    }
+    pub fn set_versioning(&self, bucket: &str, state: Versioning) -> Result<()> {
+        self.inner.set_versioning(bucket, state)
+    }
+    pub fn list_versions(&self, bucket: &str, request: &ListVersionsRequest) -> Result<VersionPage> {
+        Err(Error::NotImplemented(LATER))
+    }
+    pub fn sweep(&self) -> Result<Vec<Swept>> {
+        Err(Error::NotImplemented(LATER))
+    }
     pub fn create_upload(&self, bucket: &str, key: &str, request: &CreateUpload) -> Result<String> {
-        unimplemented!()
+        Err(Error::NotImplemented(LATER))
     }
     pub fn begin_part(
         &self,
@@ -83,7 +269,7 @@ impl Store {
         part: u32,
         size_hint: Option<u64>,
     ) -> Result<PendingPart> {
-        unimplemented!()
+        Err(Error::NotImplemented(LATER))
     }
     pub fn complete_upload(
         &self,
@@ -92,10 +278,10 @@ impl Store {
         upload_id: &str,
         request: &CompleteUpload,
     ) -> Result<ObjectInfo> {
-        unimplemented!()
+        Err(Error::NotImplemented(LATER))
     }
     pub fn abort_upload(&self, bucket: &str, key: &str, upload_id: &str) -> Result<()> {
-        unimplemented!()
+        Err(Error::NotImplemented(LATER))
     }
     pub fn list_parts(
         &self,
@@ -105,55 +291,36 @@ impl Store {
         after: u32,
         max: usize,
     ) -> Result<PartPage> {
-        unimplemented!()
+        Err(Error::NotImplemented(LATER))
     }
     pub fn list_uploads(&self, bucket: &str, request: &ListRequest) -> Result<UploadPage> {
-        unimplemented!()
-    }
-}
-
-/// A new object that nobody sees yet. Dropped without [`publish`](Self::publish), nothing remains.
-#[derive(Debug)]
-pub struct PendingObject {}
-
-#[allow(missing_docs, unused_variables)]
-impl PendingObject {
-    /// Writes at an offset, from any thread.
-    pub fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        unimplemented!()
-    }
-    /// Sets the attributes, syncs as the durability level says, checks the conditions again, and
-    /// makes the object appear in one step.
-    pub fn publish(self, size: u64, attributes: ObjectAttributes) -> Result<ObjectInfo> {
-        unimplemented!()
+        Err(Error::NotImplemented(LATER))
     }
 }
 
 /// A part being uploaded; as [`PendingObject`].
 #[derive(Debug)]
-pub struct PendingPart {}
-
-#[allow(missing_docs, unused_variables)]
-impl PendingPart {
-    pub fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        unimplemented!()
-    }
-    pub fn publish(self, size: u64, etag: &str, checksums: Option<&Checksums>) -> Result<PartInfo> {
-        unimplemented!()
-    }
+pub struct PendingPart {
+    sink: ObjectSink,
 }
 
-/// An open object.
-#[derive(Debug)]
-pub struct ObjectReader {}
-
-#[allow(missing_docs, unused_variables)]
-impl ObjectReader {
-    pub fn info(&self) -> &ObjectInfo {
-        unimplemented!()
+#[allow(missing_docs, unused_variables, clippy::missing_errors_doc)]
+impl PendingPart {
+    pub fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.sink.write_at(offset, data)
     }
-    /// Fills `data` from `offset`; `UnexpectedEof` when the file is shorter.
-    pub fn read_at(&self, offset: u64, data: &mut [u8]) -> io::Result<()> {
-        unimplemented!()
+    pub fn sink(&self) -> ObjectSink {
+        self.sink.clone()
+    }
+    pub fn copy_from(
+        &self,
+        source: &ObjectReader,
+        range: std::ops::Range<u64>,
+        offset: u64,
+    ) -> io::Result<()> {
+        self.sink.copy_from(source, range, offset)
+    }
+    pub fn publish(self, size: u64, etag: &str, checksums: Option<&Checksums>) -> Result<PartInfo> {
+        Err(Error::NotImplemented(LATER))
     }
 }

@@ -1,0 +1,225 @@
+//! The checked settings of a gateway.
+
+mod memory;
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::HeaderName;
+
+use super::listen::ListenAddress;
+use super::rdma::policy::Network;
+use crate::store::{EtagMode, StoreOptions};
+use crate::transfer::EngineConfig;
+pub(crate) use memory::check_pool;
+
+/// The DC key of NVIDIA's library; everybody knows it.
+pub const DEFAULT_DC_KEY: u32 = 0xffee_ddcc;
+
+/// Which RDMA writes bypass the page cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum DirectIo {
+    /// None.
+    #[default]
+    Off,
+    /// All.
+    On,
+    /// Those of large objects, which would only push others out of the page cache.
+    Auto,
+}
+
+impl DirectIo {
+    /// Size from which on an object is large, in bytes.
+    pub const LARGE: u64 = 256 << 20;
+
+    /// Size from which on writes are direct.
+    pub fn from_size(self) -> Option<u64> {
+        match self {
+            Self::Off => None,
+            Self::On => Some(1),
+            Self::Auto => Some(Self::LARGE),
+        }
+    }
+}
+
+/// Tunables of cuObjServer's RDMA sessions, with NVIDIA's defaults.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tunables {
+    /// DC initiators, which are the channels, of each address.
+    pub num_dcis: u16,
+    /// Entries of a completion queue.
+    pub cq_depth: u32,
+    /// The key that clients' DC targets must have.
+    pub dc_key: u32,
+    /// InfiniBand service level.
+    pub service_level: u8,
+    /// Local ACK timeout: 4.096 µs × 2^this.
+    pub timeout: u8,
+    /// IP hop limit.
+    pub hop_limit: u8,
+    /// Index of the partition key.
+    pub pkey_index: u16,
+    /// Scatter-gather entries of an operation.
+    pub max_sge: u16,
+    /// Pause between polls of a synchronous call, in nanoseconds.
+    pub delay_interval_ns: u32,
+    /// Where those pauses are made.
+    pub delay_mode: DelayMode,
+    /// Whether a queue pair that failed is reset.
+    pub qp_reset_on_failure: bool,
+    /// Retries of the transport, 0 to 7.
+    pub retry_count: u8,
+    /// IP traffic class.
+    pub traffic_class: u8,
+    /// Outstanding RDMA READs of a queue pair; 0 is what the device can.
+    pub max_rd_atomic: u16,
+}
+
+/// Where cuObject pauses between polls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum DelayMode {
+    /// Nowhere.
+    None,
+    /// After each batch of completions.
+    #[default]
+    Batch,
+    /// After each entry.
+    Entry,
+    /// As the load asks for.
+    Adaptive,
+}
+
+impl Default for Tunables {
+    fn default() -> Self {
+        Self {
+            num_dcis: 128,
+            cq_depth: 640,
+            dc_key: DEFAULT_DC_KEY,
+            service_level: 0,
+            timeout: 16,
+            hop_limit: 4,
+            pkey_index: 0,
+            max_sge: 10,
+            delay_interval_ns: 5000,
+            delay_mode: DelayMode::Batch,
+            qp_reset_on_failure: true,
+            retry_count: 7,
+            traffic_class: 96,
+            max_rd_atomic: 0,
+        }
+    }
+}
+
+/// Settings of the RDMA side; a gateway without them serves plain S3.
+#[derive(Clone, Debug)]
+pub struct RdmaConfig {
+    /// Addresses of the RDMA interfaces.
+    pub addresses: Vec<IpAddr>,
+    /// Port of the RDMA sessions.
+    pub port: u16,
+    /// Bytes of the pool.
+    pub pool_bytes: u64,
+    /// Whether the pool's pages are huge ones.
+    pub huge_pages: crate::rdma::HugePages,
+    /// The library's tunables.
+    pub tunables: Tunables,
+    /// The engine.
+    pub engine: EngineConfig,
+}
+
+/// Rules about the tokens of requests.
+#[derive(Clone, Debug, Default)]
+pub struct TokenRules {
+    /// Headers to look in beside `x-amz-rdma-token`.
+    pub extra_headers: Vec<HeaderName>,
+    /// Networks that tokens may point to; any when empty.
+    pub allow: Vec<Network>,
+    /// Whether a token must point to the host that sent the request.
+    pub match_peer: bool,
+    /// Whether tokens outside the signature are accepted.
+    pub allow_unsigned: bool,
+}
+
+/// Everything a gateway is started with.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where S3 is served.
+    pub listen: Vec<ListenAddress>,
+    /// Where metrics are served.
+    pub metrics_listen: Option<ListenAddress>,
+    /// Certificate chain and key, PEM files.
+    pub tls: Option<(PathBuf, PathBuf)>,
+    /// Permission bits of socket files.
+    pub socket_mode: u32,
+    /// Region that requests must be signed for.
+    pub region: String,
+    /// Access key of the root account.
+    pub access: String,
+    /// Secret key of the root account.
+    pub secret: s3s::auth::SecretKey,
+    /// Directory of `users.json`.
+    pub iam_dir: Option<PathBuf>,
+    /// Domains whose sub-domains are buckets.
+    pub virtual_domains: Vec<String>,
+    /// Whether connections serve more than one request.
+    pub keep_alive: bool,
+    /// Connections at a time; more wait.
+    pub max_connections: usize,
+    /// Requests at a time; more get `SlowDown`.
+    pub max_requests: usize,
+    /// Path that answers 200 to anybody.
+    pub health: Option<String>,
+    /// File of the access log.
+    pub access_log: Option<PathBuf>,
+    /// Blocking calls at a time.
+    pub concurrency: usize,
+    /// Longest time for requests to end after the signal to stop.
+    pub grace: Duration,
+    /// The directory that is served.
+    pub root: PathBuf,
+    /// How it is served.
+    pub store: StoreOptions,
+    /// What ETags are made of.
+    pub etag: EtagMode,
+    /// Which RDMA writes bypass the page cache.
+    pub direct_io: DirectIo,
+    /// RDMA, when it is on.
+    pub rdma: Option<RdmaConfig>,
+    /// Rules about tokens; they hold for a gateway without RDMA too.
+    pub tokens: TokenRules,
+}
+
+impl Config {
+    /// The defaults, for a directory and a root account.
+    pub fn new(
+        root: impl Into<PathBuf>,
+        access: impl Into<String>,
+        secret: impl Into<s3s::auth::SecretKey>,
+    ) -> Self {
+        Self {
+            listen: vec![ListenAddress::AnyAddress(7070)],
+            metrics_listen: None,
+            tls: None,
+            socket_mode: 0o660,
+            region: "us-east-1".to_owned(),
+            access: access.into(),
+            secret: secret.into(),
+            iam_dir: None,
+            virtual_domains: Vec::new(),
+            keep_alive: true,
+            max_connections: 250_000,
+            max_requests: 100_000,
+            health: None,
+            access_log: None,
+            concurrency: 256,
+            grace: Duration::from_secs(10),
+            root: root.into(),
+            store: StoreOptions::default(),
+            etag: EtagMode::Md5,
+            direct_io: DirectIo::Off,
+            rdma: None,
+            tokens: TokenRules::default(),
+        }
+    }
+}

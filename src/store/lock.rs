@@ -1,0 +1,160 @@
+//! Locks on keys, good among processes and, where the file system says so, among machines.
+//!
+//! A lock is held for the moment in which a write looks at what is there and puts its own in place,
+//! never while a body arrives. 256 lock files in `.sgwtmp/locks` of each bucket serve all its keys,
+//! chosen by a hash of the key: nothing needs to be cleaned up, and a crash releases the lock.
+
+mod reach;
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::os::fd::OwnedFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{self as rfs, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use sha2::{Digest as _, Sha256};
+
+use super::bucket::Bucket;
+use super::error::{Error, Result};
+use super::fs::{Fs, Ownership, stat};
+use super::types::LockMode;
+pub(crate) use reach::{Reach, reach_of_flock};
+
+/// The directory of lock files below `.sgwtmp`.
+pub(crate) const LOCK_DIR: &str = "locks";
+
+/// Locks inside this process.
+const IN_PROCESS: usize = 256;
+
+/// A lock that ends when this value is dropped.
+#[derive(Debug)]
+pub(crate) enum KeyLock<'a> {
+    /// An open, locked file.
+    File(#[expect(dead_code, reason = "held for its lock")] OwnedFd),
+    /// A mutex of this process.
+    Process(#[expect(dead_code, reason = "held for its lock")] MutexGuard<'a, ()>),
+    /// None needed: nothing can be written here.
+    Nothing,
+}
+
+/// Gives out locks.
+#[derive(Debug)]
+pub(crate) struct Locks {
+    mode: LockMode,
+    process: Vec<Mutex<()>>,
+}
+
+impl Locks {
+    pub(crate) fn new(mode: LockMode) -> Self {
+        Self { mode, process: (0..IN_PROCESS).map(|_| Mutex::new(())).collect() }
+    }
+
+    /// Waits for the exclusive lock of a key. A thread holds one at a time.
+    pub(crate) fn exclusive(
+        &self,
+        fs: &Fs,
+        owner: &Ownership,
+        bucket: &Bucket,
+        key: &str,
+    ) -> Result<KeyLock<'_>> {
+        self.lock(fs, owner, bucket, key, FlockOperation::LockExclusive)
+    }
+
+    /// Waits until nobody has the exclusive lock of a key; readers on a read-only file system, where
+    /// there is nobody to wait for, get none.
+    pub(crate) fn shared(
+        &self,
+        fs: &Fs,
+        owner: &Ownership,
+        bucket: &Bucket,
+        key: &str,
+    ) -> Result<KeyLock<'_>> {
+        match self.lock(fs, owner, bucket, key, FlockOperation::LockShared) {
+            Err(Error::Denied(_)) => Ok(KeyLock::Nothing),
+            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::PermissionDenied => {
+                Ok(KeyLock::Nothing)
+            }
+            other => other,
+        }
+    }
+
+    fn lock(
+        &self,
+        fs: &Fs,
+        owner: &Ownership,
+        bucket: &Bucket,
+        key: &str,
+        operation: FlockOperation,
+    ) -> Result<KeyLock<'_>> {
+        if self.mode == LockMode::Process {
+            let mut hasher = DefaultHasher::new();
+            (bucket.name(), key).hash(&mut hasher);
+            let mutex = &self.process[usize::try_from(hasher.finish() % IN_PROCESS as u64).unwrap_or(0)];
+            // The mutex guards no data, so a panic elsewhere leaves nothing half done in it.
+            return Ok(KeyLock::Process(mutex.lock().unwrap_or_else(PoisonError::into_inner)));
+        }
+        let name = format!("{:02x}", Sha256::digest(key.as_bytes())[0]);
+        lock_file(fs, owner, bucket, &name, operation)
+            .map(KeyLock::File)
+            .map_err(|error| Error::fs("lock", &bucket.display(key), error))
+    }
+
+    /// Waits for every lock of a bucket that is to be removed, and removes the lock files.
+    pub(crate) fn remove_all(&self, fs: &Fs, bucket: &Bucket) -> Result<(), Errno> {
+        let dir = match bucket.open(&format!("{}/{LOCK_DIR}", super::key::TEMP_DIR), super::fs::DIR) {
+            Err(Errno::NOENT) => return Ok(()),
+            other => other?,
+        };
+        for (name, _) in super::fs::entries(&dir)? {
+            if let Ok(file) = fs.open_beneath(&dir, &name, OFlags::RDWR) {
+                flock(&file, FlockOperation::LockExclusive)?;
+                fs.unlink(&dir, &name)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn lock_file(
+    fs: &Fs,
+    owner: &Ownership,
+    bucket: &Bucket,
+    name: &str,
+    operation: FlockOperation,
+) -> Result<OwnedFd, Errno> {
+    loop {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let mode = Mode::from_raw_mode(0o600 | (owner.file_mode & 0o066));
+        let path = format!("{}/{LOCK_DIR}/{name}", super::key::TEMP_DIR);
+        let file = match bucket.open(&path, OFlags::RDWR) {
+            Err(Errno::NOENT) => {
+                let temp = bucket.temp_dir(fs, owner)?;
+                let (dir, _) = fs.make_dirs(&temp, LOCK_DIR, owner)?;
+                match rfs::openat(dir, name, flags, mode) {
+                    Err(Errno::NOENT) => continue,
+                    other => {
+                        let file = other?;
+                        fs.chown(&file, owner)?;
+                        file
+                    }
+                }
+            }
+            other => other?,
+        };
+        flock(&file, operation)?;
+        // A removed bucket takes its lock files along; a lock on one of those protects nothing.
+        if stat(&file)?.st_nlink > 0 {
+            return Ok(file);
+        }
+    }
+}
+
+/// `flock` that waits through signals.
+pub(crate) fn flock(file: &OwnedFd, operation: FlockOperation) -> Result<(), Errno> {
+    loop {
+        match rfs::flock(file, operation) {
+            Err(Errno::INTR) => {}
+            other => return other,
+        }
+    }
+}
