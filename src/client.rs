@@ -31,8 +31,11 @@
 
 mod body;
 pub mod buffer;
+pub mod configuration;
 mod connection;
+pub mod devices;
 pub mod endpoint;
+pub mod environment;
 pub mod error;
 pub mod headers;
 mod host;
@@ -72,6 +75,11 @@ pub const MAX_TRANSFER: u64 = 1 << 30;
 /// The version of this client, for `--version` and reports.
 pub fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
+}
+
+/// The cuObject library in this program, for reports.
+pub fn library() -> &'static str {
+    "none"
 }
 
 /// A client of one S3 endpoint. Clones share its connections.

@@ -229,10 +229,17 @@ pub fn with_two_dashes(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsS
             }
             Some((_, true)) if matches!(value, Some("false" | "0" | "f" | "F" | "FALSE" | "False")) => {}
             Some(_) => rewritten.push(format!("--{body}").into()),
+            // So that clap names the unknown flag and not the short one that it begins with.
+            None if name.len() > 1 && !short_with_value(body) => rewritten.push(format!("--{body}").into()),
             None => rewritten.push(argument),
         }
     }
     rewritten
+}
+
+/// True for `n5` and `n=5`, where the value is glued to the short flag.
+fn short_with_value(body: &str) -> bool {
+    body.strip_prefix('n').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit() || c == '='))
 }
 
 #[cfg(test)]
@@ -251,7 +258,7 @@ mod tests {
     #[test_case("--n 5", "--n 5"; "n with two dashes")]
     #[test_case("-std-s3=true -put-only=false", "--std-s3"; "switches with values")]
     #[test_case("-std-s3=maybe", "--std-s3=maybe"; "bad value is left to clap")]
-    #[test_case("-nonsense", "-nonsense"; "unknown")]
+    #[test_case("-nonsense -n5", "--nonsense -n5"; "unknown")]
     #[test_case("-help", "--help"; "help")]
     #[test_case("devices -json", "devices --json"; "subcommand")]
     #[test_case("-- -size", "-- -size"; "after two dashes")]
