@@ -41,6 +41,20 @@ impl Bucket {
         if path.is_empty() { self.name.clone() } else { format!("{}/{path}", self.name) }
     }
 
+    /// What the file system said about a path in the bucket. Of a bucket that was removed since it
+    /// was opened, it says that nothing is there.
+    pub(crate) fn error(&self, operation: &'static str, path: &str, error: Errno) -> Error {
+        if error == Errno::NOENT && self.is_gone() {
+            return Error::NoSuchBucket(self.name.clone());
+        }
+        Error::fs(operation, &self.display(path), error)
+    }
+
+    /// Whether the directory was removed.
+    pub(crate) fn is_gone(&self) -> bool {
+        stat(&self.dir).is_ok_and(|found| found.st_nlink == 0)
+    }
+
     /// Opens a path in the bucket.
     pub(crate) fn open(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
         self.fs.open_beneath(&self.dir, path, flags)

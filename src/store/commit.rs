@@ -58,7 +58,7 @@ impl Inner {
                 return Err(error);
             }
         };
-        let fail = |error| Error::fs("sync", &bucket.display(key.as_str()), error);
+        let fail = |error| bucket.error("sync", key.as_str(), error);
         if self.sync_names() {
             self.fs.sync_dir(&placed.parent, key.name()).map_err(fail)?;
             for dir in placed.made.iter().rev() {
@@ -75,7 +75,7 @@ impl Inner {
 
     /// Gives the file its attributes and brings both to disk.
     fn seal(&self, bucket: &Bucket, key: &Key, temp: &Temp, raw: &mut Raw) -> Result<()> {
-        let fail = |error| Error::fs("sync", &bucket.display(key.as_str()), error);
+        let fail = |error| bucket.error("sync", key.as_str(), error);
         let file = temp.file();
         raw.insert(name::STAMP.to_owned(), stamp(&stat(&**file).map_err(fail)?));
         let subject = Subject::new(&**file, bucket, key.path());
@@ -100,7 +100,7 @@ impl Inner {
         conditions: &WriteConditions,
         versioning: Versioning,
     ) -> Result<Placed> {
-        let fail = |error| Error::fs("publish", &bucket.display(key.as_str()), error);
+        let fail = |error| bucket.error("publish", key.as_str(), error);
         // Without anything to look at, the link itself tells whether the key exists.
         let mut look = versioning != Versioning::Off || conditions.needs_current();
         for round in 0..TRIES {
@@ -153,6 +153,9 @@ impl Inner {
                     }
                     look = true;
                 }
+                Err(Errno::NOENT) if bucket.is_gone() => {
+                    return Err(Error::NoSuchBucket(bucket.name().to_owned()));
+                }
                 // The directory was removed, or something put in the way.
                 Err(Errno::NOENT | Errno::ISDIR | Errno::NOTEMPTY | Errno::STALE) => {}
                 Err(Errno::XDEV) => {
@@ -188,7 +191,7 @@ impl Inner {
         before: &Found,
         versioning: Versioning,
     ) -> Result<()> {
-        let fail = |error| Error::fs("publish", &bucket.display(key.as_str()), error);
+        let fail = |error| bucket.error("publish", key.as_str(), error);
         let file = temp.file();
         let before = super::versions::order_of(&before.version_id(), &before.stat);
         if versioning == Versioning::Enabled {
@@ -231,7 +234,7 @@ impl Inner {
             Err(Errno::NOTDIR | Errno::LOOP) => Err(self.conflict(bucket, key)),
             // The bucket itself is gone.
             Err(Errno::NOENT) => Err(Error::NoSuchBucket(bucket.name().to_owned())),
-            Err(error) => Err(Error::fs("make the directory of", &bucket.display(key.as_str()), error)),
+            Err(error) => Err(bucket.error("make the directory of", key.as_str(), error)),
         }
     }
 
@@ -255,7 +258,7 @@ impl Inner {
 
     /// Whether a directory where an object is to be is empty and no object, and so can go.
     pub(crate) fn check_way(&self, bucket: &Bucket, key: &Key, found: &Found) -> Result<()> {
-        let fail = |error| Error::fs("read directory", &bucket.display(key.as_str()), error);
+        let fail = |error| bucket.error("read directory", key.as_str(), error);
         let inner = self.fs.open_beneath(&found.file, "", DIR).map_err(fail)?;
         if !found.is_explicit() && is_empty_dir(inner).map_err(fail)? {
             return Ok(());
@@ -273,7 +276,7 @@ impl Inner {
         match self.fs.remove_dir(parent, key.name()) {
             // Not empty any more: the next look says so.
             Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST) => Ok(()),
-            Err(error) => Err(Error::fs("remove directory", &bucket.display(key.as_str()), error)),
+            Err(error) => Err(bucket.error("remove directory", key.as_str(), error)),
         }
     }
 }

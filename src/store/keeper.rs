@@ -139,5 +139,5 @@ fn failed(operation: &'static str, subject: Subject<'_>, error: Errno) -> Error 
             source: error.into(),
         };
     }
-    Error::fs(operation, &subject.bucket.display(subject.path), error)
+    subject.bucket.error(operation, subject.path, error)
 }

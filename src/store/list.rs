@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::attributes::{decode_checksums, name};
 use super::bucket::Bucket;
-use super::error::{Error, Result};
+use super::error::Result;
 use super::etag;
 use super::fs::{DIR, READ, for_each_entry, is_file, modified, stat};
 use super::inner::Inner;
@@ -116,7 +116,7 @@ impl Inner {
     /// As [`holds_object`](Self::holds_object), delete markers counted or not.
     fn holds(&self, bucket: &Bucket, key: &str, markers: bool) -> Result<bool> {
         let path = key.strip_suffix('/').unwrap_or(key);
-        let fail = |error| Error::fs("read directory", &bucket.display(path), error);
+        let fail = |error| bucket.error("read directory", path, error);
         let dir = match bucket.open(path, DIR) {
             Err(error) if is_absent(error) => return Ok(false),
             Err(Errno::ACCESS) => return Ok(false),
@@ -179,7 +179,7 @@ impl Inner {
         file_name: &str,
         key: &str,
     ) -> Result<Option<ListedObject>> {
-        let fail = |error| Error::fs("list", &bucket.display(key), error);
+        let fail = |error| bucket.error("list", key, error);
         let file = match self.fs.open_beneath(dir, file_name, READ) {
             Err(error) if is_absent(error) => return Ok(None),
             Err(Errno::ACCESS | Errno::PERM) => return self.listed_unreadable(bucket, dir, file_name, key),
@@ -231,7 +231,7 @@ impl Inner {
             })),
             Ok(_) => Ok(None),
             Err(error) if is_absent(error) => Ok(None),
-            Err(error) => Err(Error::fs("list", &bucket.display(key), error)),
+            Err(error) => Err(bucket.error("list", key, error)),
         }
     }
 }

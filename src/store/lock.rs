@@ -95,7 +95,7 @@ impl Locks {
         let name = format!("{:02x}", Sha256::digest(key.as_bytes())[0]);
         lock_file(fs, owner, bucket, &name, operation)
             .map(KeyLock::File)
-            .map_err(|error| Error::fs("lock", &bucket.display(key), error))
+            .map_err(|error| bucket.error("lock", key, error))
     }
 
     /// Waits for the lock of an upload, inside this process.

@@ -124,7 +124,7 @@ impl Inner {
             raw.insert(name::CHECKSUMS.to_owned(), encode_checksums(&declared));
         }
         // Made apart and moved when complete: nobody sees an upload without its attributes.
-        let fail = |error| Error::fs("create an upload for", &bucket.display(key.as_str()), error);
+        let fail = |error| bucket.error("create an upload for", key.as_str(), error);
         let id = new_upload_id();
         let key_path = key_dir(&key);
         let path = format!("{key_path}/{id}");
@@ -173,8 +173,7 @@ impl Inner {
         let path = format!("{}/{id}", key_dir(key));
         let dir = match bucket.open(&path, DIR) {
             Err(error) if is_absent(error) => return Err(missing()),
-            other => other
-                .map_err(|error| Error::fs("open the upload of", &bucket.display(key.as_str()), error))?,
+            other => other.map_err(|error| bucket.error("open the upload of", key.as_str(), error))?,
         };
         let (raw, _) = self.keeper.read_all(self.means(), Subject::new(&dir, bucket, &path))?;
         Ok(Upload { id: id.to_owned(), dir, path, raw })
@@ -182,7 +181,7 @@ impl Inner {
 
     /// Waits until nobody else completes or aborts the upload, and fails when it is gone by then.
     fn lock_upload(&self, bucket: &Bucket, key: &Key, upload: &Upload) -> Result<super::lock::KeyLock<'_>> {
-        let fail = |error| Error::fs("lock the upload of", &bucket.display(key.as_str()), error);
+        let fail = |error| bucket.error("lock the upload of", key.as_str(), error);
         if self.options.lock_mode == LockMode::Process {
             let lock = self.locks.upload(&upload.id);
             self.upload(bucket, key, &upload.id)?;
@@ -202,7 +201,7 @@ impl Inner {
 
     /// Makes an upload disappear in one step, and removes what it was.
     fn remove_upload(&self, bucket: &Bucket, key: &Key, upload: &Upload) -> Result<()> {
-        let fail = |error| Error::fs("remove the upload of", &bucket.display(key.as_str()), error);
+        let fail = |error| bucket.error("remove the upload of", key.as_str(), error);
         let key_path = key_dir(key);
         let parent = bucket.open(&key_path, DIR).map_err(fail)?;
         let temp = bucket.temp_dir(&self.fs, &self.owner).map_err(fail)?;
@@ -258,7 +257,7 @@ impl Inner {
         let key = Key::parse(key)?;
         let bucket = self.bucket(bucket)?;
         let upload = self.upload(&bucket, &key, id)?;
-        let fail = |error| Error::fs("read the upload of", &bucket.display(key.as_str()), error);
+        let fail = |error| bucket.error("read the upload of", key.as_str(), error);
         // First the files and then what was assembled: a part moves from here to there.
         let dir = self.fs.open_beneath(&upload.dir, "", DIR).map_err(fail)?;
         let names = entries(dir).map_err(fail)?;
@@ -390,8 +389,7 @@ impl Inner {
     ) -> Result<UploadInfo> {
         let checksums = self.keeper.read(self.means(), Subject::new(dir, bucket, path), name::CHECKSUMS)?;
         let checksum = checksums.and_then(|v| decode_checksums(&v)).map(|c| (c.algorithm, c.kind));
-        let found =
-            stat(dir).map_err(|error| Error::fs("stat the upload of", &bucket.display(key), error))?;
+        let found = stat(dir).map_err(|error| bucket.error("stat the upload of", key, error))?;
         // Its modification time changes with each part; that of its birth stays, where there is one.
         let initiated = super::fs::born(dir).unwrap_or_else(|| modified(&found));
         Ok(UploadInfo { key: key.to_owned(), upload_id, initiated, checksum })

@@ -281,11 +281,11 @@ impl Inner {
         size: u64,
         direct_io: bool,
     ) -> Result<(Temp, ObjectSink)> {
-        let fail = |error| Error::fs("create", &bucket.display(label), error);
+        let fail = |error| bucket.error("create", label, error);
         let dir = Arc::new(bucket.temp_dir(&self.fs, &self.owner).map_err(fail)?);
         let temp = Temp::create(&self.fs, &dir, &self.owner, label).map_err(fail)?;
         if size >= RESERVE_FROM {
-            let fail = |error| Error::fs("reserve space for", &bucket.display(label), error);
+            let fail = |error| bucket.error("reserve space for", label, error);
             self.fs.reserve(&**temp.file(), size, label).map_err(fail)?;
         }
         let sink = ObjectSink::new(&Body::new(&self.fs, &temp, label, direct_io));

@@ -80,7 +80,7 @@ impl Inner {
         allowed(&found)?;
         self.keeper.update(self.means(), Subject::new(&found.file, &bucket, &path), &[(attribute, value)])?;
         if self.sync_files() {
-            let fail = |error| Error::fs("sync", &bucket.display(key.as_str()), error);
+            let fail = |error| bucket.error("sync", key.as_str(), error);
             self.fs.sync_file(&found.file, key.as_str()).map_err(fail)?;
         }
         match value {

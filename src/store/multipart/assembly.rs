@@ -25,7 +25,7 @@ use super::super::bucket::Bucket;
 use super::super::error::{Error, Result};
 use super::super::fs::{FsOp, READ, Temp, is_file, stat, stat_at};
 use super::super::inner::Inner;
-use super::super::keeper::Subject;
+use super::super::keeper::{Keeper, Subject};
 use super::super::key::Key;
 use super::super::types::PartInfo;
 use super::{Upload, part_number, temp_dir};
@@ -151,7 +151,7 @@ impl Inner {
         {
             return Ok(None);
         }
-        let fail = |error| Error::fs("assemble", &bucket.display(key.as_str()), error);
+        let fail = |error| bucket.error("assemble", key.as_str(), error);
         let dir = temp_dir(self, bucket).map_err(fail)?;
         let temp = Temp::create(&self.fs, &dir, &self.owner, key.as_str()).map_err(fail)?;
         let mut at = 0;
@@ -176,7 +176,7 @@ impl Inner {
 
     /// Appends part after part to the first one.
     fn append(&self, bucket: &Bucket, key: &Key, upload: &Upload, pieces: &[Piece]) -> Result<Temp> {
-        let fail = |error| Error::fs("assemble", &bucket.display(key.as_str()), error);
+        let fail = |error| bucket.error("assemble", key.as_str(), error);
         let fail_io = |error| Error::io("assemble", &bucket.display(key.as_str()), error);
         let mut done = self.assembled(upload)?;
         // What a former attempt did is of use as far as it is the same.
@@ -196,6 +196,11 @@ impl Inner {
                 .map_err(fail)?;
             if self.sync_names() {
                 self.fs.sync_dir(&upload.dir, ASSEMBLY).map_err(fail)?;
+            }
+            if matches!(self.keeper, Keeper::Sidecar(_)) {
+                let file = self.fs.open_beneath(&upload.dir, ASSEMBLY, READ).map_err(fail)?;
+                let path = format!("{}/{}", upload.path, first.info.number);
+                self.keeper.forget(self.means(), Subject::new(&file, bucket, &path));
             }
             done.push(line);
         } else {
@@ -245,7 +250,7 @@ impl Inner {
         // The attributes of the part that it was.
         let path = format!("{}/{ASSEMBLY}", upload.path);
         for name in [name::PART_CRC64NVME, name::CHECKSUMS, name::ETAG] {
-            if matches!(self.keeper, super::super::keeper::Keeper::Attributes) {
+            if matches!(self.keeper, Keeper::Attributes) {
                 let subject = Subject::new(&file, bucket, &path);
                 self.keeper.update(self.means(), subject, &[(name, None)])?;
             }

@@ -149,7 +149,7 @@ impl Inner {
         raw: &Raw,
         subject: Subject<'_>,
     ) -> Result<()> {
-        let fail = |error| Error::fs("publish", &subject.bucket.display(subject.path), error);
+        let fail = |error| subject.bucket.error("publish", subject.path, error);
         self.keeper.write_new(self.means(), subject, raw)?;
         if self.sync_files() {
             self.fs.sync_file(subject.file, key.as_str()).map_err(fail)?;
