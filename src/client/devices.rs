@@ -8,6 +8,9 @@ mod network;
 mod problems;
 mod sysfs;
 
+#[cfg(test)]
+pub(crate) use problems::testing;
+
 pub use choose::{Choice, Pick, Reach, choose};
 pub use network::{Route, routes};
 pub use problems::{Problem, problems};

@@ -10,6 +10,7 @@ mod command;
 mod devices;
 pub mod exit;
 pub mod json;
+mod launch;
 pub mod plan;
 pub mod plot;
 mod progress;

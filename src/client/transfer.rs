@@ -9,8 +9,9 @@ use super::connection::Response;
 use super::reply::{Verdict, judge};
 use super::request::{Call, s3_error};
 use super::standard::{checksum_header, stored_checksums};
-use super::{Breach, Buffer, Client, ContentRange, Direction, Error, MAX_TRANSFER, Result};
+use super::{Breach, Buffer, Client, ContentRange, Error, MAX_TRANSFER, Result};
 use crate::digest::Algorithm;
+use crate::rdma::Op;
 
 /// What carried the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -199,8 +200,8 @@ impl Client {
         options: &GetOptions,
         window: usize,
     ) -> Result<Got> {
-        let open = buffer.open_window(options.offset, window, Direction::Get)?;
-        let headers = self.shared.dialect.headers(open.token(), window as u64)?;
+        let token = buffer.token(options.offset, window, Op::Get)?;
+        let headers = self.shared.dialect.headers(&token, window as u64)?;
         let outcome = match get_call(bucket, key, options) {
             Ok(call) => self.send(call.headers(headers)).await,
             Err(error) => Err(error),
@@ -210,18 +211,18 @@ impl Client {
             Ok(reply) => {
                 let error = s3_error(reply).await;
                 if error.is_answer() {
-                    open.close();
+                    token.finish();
                 }
                 return Err(error);
             }
             Err(error) => {
                 if error.is_answer() {
-                    open.close();
+                    token.finish();
                 }
                 return Err(error);
             }
         };
-        open.close();
+        token.finish();
         let breach = |breach| Error::Reply { operation: reply.operation().to_owned(), breach };
         match judge(reply.status(), reply.headers(), false).map_err(breach)? {
             Verdict::Declined if reply.status().as_u16() >= 300 => {
@@ -307,13 +308,13 @@ impl Client {
     ) -> Result<Put> {
         let length = range.len() as u64;
         let call = with_checksum(call, options)?;
-        let open = buffer.open_window(range.start, range.len(), Direction::Put)?;
-        let headers = self.shared.dialect.headers(open.token(), length)?;
+        let token = buffer.token(range.start, range.len(), Op::Put)?;
+        let headers = self.shared.dialect.headers(&token, length)?;
         let reply = match self.send(call.headers(headers)).await {
             Ok(reply) => reply,
             Err(error) => {
                 if error.is_answer() {
-                    open.close();
+                    token.finish();
                 }
                 return Err(error);
             }
@@ -321,11 +322,11 @@ impl Client {
         if reply.status().as_u16() >= 300 && reply.status().as_u16() != 501 {
             let error = s3_error(reply).await;
             if error.is_answer() {
-                open.close();
+                token.finish();
             }
             return Err(error);
         }
-        open.close();
+        token.finish();
         let breach = |breach| Error::Reply { operation: reply.operation().to_owned(), breach };
         match judge(reply.status(), reply.headers(), true).map_err(breach)? {
             Verdict::Declined => Err(declined(reply).await),

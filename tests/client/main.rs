@@ -29,5 +29,5 @@ fn buffer(content: &[u8]) -> (Buffer, Peer) {
     let memory = VecMemory::new(content.len());
     let peer = memory.peer();
     peer.write(0, content);
-    (Buffer::new(Box::new(memory)), peer)
+    (Buffer::new(memory), peer)
 }

@@ -152,7 +152,7 @@ fn gpu_direct(root: &Path) -> Option<Problem> {
 }
 
 #[cfg(test)]
-pub(super) mod testing {
+pub(crate) mod testing {
     //! A made-up `/sys` and `/proc`.
 
     use std::fs;

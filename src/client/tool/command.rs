@@ -10,14 +10,18 @@ use super::bench::{self, Interrupt, Outcome};
 use super::plan::{Mode, Operations, Plan, Until};
 use super::progress::Progress;
 use super::worker::{Task, Worker};
-use super::{Exit, Failure, json, plot, report};
+use super::{Exit, Failure, json, launch, plot, report};
+use crate::client::environment::RdmaEnvironment;
 use crate::client::{Buffer, MemoryKind, RdmaSession};
+use crate::gpu::Gpu;
+use crate::rdma::Provider;
 
 /// Runs `cuobjtest` with the process' arguments, the program's name first.
 ///
 /// Results go to standard output, everything else to standard error.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
-    let cli = match args::parse(arguments) {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let cli = match args::parse(arguments.clone()) {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version are errors to clap, with the code 0.
@@ -30,7 +34,10 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Cli { command: Some(Command::Devices(devices)), .. } => {
             super::devices::run(&devices, &mut Stdout::default())
         }
-        Cli { command: None, test } => Plan::new(&test).and_then(|plan| execute(&plan)),
+        Cli { command: None, test } => Plan::new(&test).and_then(|plan| {
+            prepare_library(&arguments, &plan)?;
+            execute(&plan)
+        }),
     };
     match done {
         Ok(exit) => exit,
@@ -46,6 +53,25 @@ fn start_log() {
     use tracing_subscriber::EnvFilter;
     let filter = EnvFilter::try_from_env("VGWRDMA_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).try_init();
+}
+
+/// Brings the RDMA settings of the environment into force, or says that they have none.
+fn prepare_library(arguments: &[OsString], plan: &Plan) -> Result<(), Failure> {
+    let usage = |error: &dyn std::fmt::Display| Failure::Usage(error.to_string());
+    let environment = RdmaEnvironment::from_process().map_err(|e| usage(&e))?;
+    if plan.standard {
+        let set = environment.set();
+        if !set.is_empty() {
+            eprintln!("cuobjtest: {} no effect with -std-s3", have(&set));
+        }
+        return Ok(());
+    }
+    let provider = Provider::current().map_err(|e| usage(&e))?;
+    launch::configure(arguments, &plan.endpoint, &environment, provider.maker)
+}
+
+fn have(names: &[&str]) -> String {
+    format!("{} {}", names.join(", "), if names.len() == 1 { "has" } else { "have" })
 }
 
 /// Standard output, where a reader that has gone is no failure.
@@ -133,35 +159,59 @@ fn execute(plan: &Plan) -> Result<Exit, Failure> {
 
 /// What buffers are made of.
 enum Memory {
-    Registered { session: RdmaSession, kind: MemoryKind },
-    Plain,
+    Host(RdmaSession),
+    Gpu(RdmaSession, Gpu),
+    PlainHost,
+    PlainGpu(Gpu),
 }
 
 impl Memory {
-    /// Only standard S3 does without the RDMA session; nothing falls back to it silently.
+    /// Only standard S3 does without the RDMA session, and only what was asked for, or found, is
+    /// used; nothing falls back silently.
     fn open(plan: &Plan) -> Result<Self, Failure> {
+        let failed = |e: crate::client::Error| Failure::transfer("", e);
+        let gpu = || Gpu::open(plan.gpu.unwrap_or(0)).map_err(|e| failed(e.into()));
         if plan.standard {
-            return Ok(Self::Plain);
+            return match plan.memory {
+                Some(MemoryKind::Gpu) => Ok(Self::PlainGpu(gpu()?)),
+                _ => Ok(Self::PlainHost),
+            };
         }
-        let session = RdmaSession::open().map_err(|e| Failure::transfer("", e))?;
-        let kind = plan.memory.unwrap_or_else(|| session.default_memory());
-        Ok(Self::Registered { session, kind })
+        let session = RdmaSession::open().map_err(failed)?;
+        match plan.memory.unwrap_or_else(|| session.default_memory()) {
+            MemoryKind::Host => Ok(Self::Host(session)),
+            MemoryKind::Gpu => {
+                let gpu = gpu()?;
+                tracing::info!(gpu = gpu.ordinal(), name = gpu.name().unwrap_or_default(), "GPU memory");
+                Ok(Self::Gpu(session, gpu))
+            }
+        }
     }
 
     fn buffer(&self, length: usize) -> Result<Buffer, Failure> {
         let made = match self {
-            Self::Plain => Buffer::unregistered(length),
-            Self::Registered { session, .. } => session.host_buffer(length),
+            Self::PlainHost => Buffer::unregistered(length),
+            Self::PlainGpu(gpu) => Buffer::unregistered_gpu(gpu, length),
+            Self::Host(session) => session.host_buffer(length),
+            Self::Gpu(session, gpu) => session.gpu_buffer(gpu, length),
         };
         made.map_err(|e| Failure::transfer("buffer", e))
+    }
+
+    fn mode(&self) -> Mode {
+        match self {
+            Self::PlainHost | Self::PlainGpu(_) => Mode::Standard,
+            Self::Host(_) => Mode::Rdma(MemoryKind::Host),
+            Self::Gpu(..) => Mode::Rdma(MemoryKind::Gpu),
+        }
     }
 }
 
 fn modes(plan: &Plan, memory: &Memory) -> Vec<Mode> {
-    match memory {
-        Memory::Plain => vec![Mode::Standard],
-        Memory::Registered { kind, .. } if plan.sweep => vec![Mode::Rdma(*kind), Mode::Standard],
-        Memory::Registered { kind, .. } => vec![Mode::Rdma(*kind)],
+    match (plan.standard, plan.sweep) {
+        (true, _) => vec![Mode::Standard],
+        (false, true) => vec![memory.mode(), Mode::Standard],
+        (false, false) => vec![memory.mode()],
     }
 }
 
