@@ -27,8 +27,12 @@ use super::rdma::token::TokenHeaders;
 use super::s3::ObjectService;
 use super::server::{Connections, serve};
 use super::tls::{Certificate, TlsError};
+use crate::rdma::provider::Maker;
+use crate::rdma::{self, CuServer, HostMemory, Provider};
 use crate::store::{self, Store};
 use crate::transfer::Engine;
+use crate::transfer::cuobj::CuEndpoint;
+use crate::transfer::transport::Endpoint;
 
 /// Why a gateway did not start.
 #[derive(Debug, thiserror::Error)]
@@ -303,18 +307,30 @@ fn service(
 
 /// Name and version of the cuObject library in this binary.
 pub(crate) fn provider() -> String {
-    "none".to_owned()
+    Provider::describe()
 }
 
 /// Whether registering memory with that library pins it.
 pub(crate) fn provider_pins_memory() -> bool {
-    false
+    Provider::current().is_ok_and(|provider| provider.maker == Maker::Nvidia)
 }
 
 /// Opens the RDMA sessions, registers the pool and starts the engine. Blocks.
 ///
 /// # Errors
 /// [`StartError::Rdma`].
-pub(crate) fn start_engine(_config: &super::config::RdmaConfig) -> Result<Engine, StartError> {
-    Err(StartError::Rdma("this build has no cuObject library".into()))
+pub(crate) fn start_engine(config: &super::config::RdmaConfig) -> Result<Engine, StartError> {
+    let failed = |error: rdma::Error| StartError::Rdma(error.to_string());
+    let bytes = usize::try_from(config.pool_bytes).map_err(|_| {
+        StartError::Rdma(format!("a pool of {} bytes is more than this machine can address", config.pool_bytes))
+    })?;
+    let (slab, leases) = HostMemory::allocate(bytes, config.huge_pages)
+        .and_then(|memory| memory.into_leases(config.engine.chunk_size))
+        .map_err(failed)?;
+    let mut endpoints: Vec<Arc<dyn Endpoint>> = Vec::with_capacity(config.addresses.len());
+    for &address in &config.addresses {
+        let server = CuServer::open(address, config.port, &config.tunables).map_err(failed)?;
+        endpoints.push(Arc::new(CuEndpoint::new(server, std::slice::from_ref(&slab)).map_err(failed)?));
+    }
+    Engine::start(config.engine.clone(), endpoints, leases).map_err(|error| StartError::Rdma(error.to_string()))
 }

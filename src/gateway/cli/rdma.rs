@@ -8,11 +8,9 @@ use clap::{Args, ValueEnum, value_parser};
 use http::HeaderName;
 
 use super::{RDMA, RDMA_LIBRARY, number, seconds};
-use crate::gateway::config::{
-    Config, DEFAULT_DC_KEY, DelayMode, RdmaConfig, TokenRules, Tunables, check_pool,
-};
+use crate::gateway::config::{Config, RdmaConfig, TokenRules, check_pool};
 use crate::gateway::rdma::policy::Network;
-use crate::rdma;
+use crate::rdma::{self, DelayMode, Tunables};
 use crate::transfer::EngineConfig;
 use crate::units::{format_size, parse_size};
 
@@ -107,17 +105,17 @@ pub struct RdmaArguments {
     /// Index of the partition key
     #[arg(long, value_name = "N", env = "VGW_RDMA_PKEY_INDEX", default_value_t = 0, global = true, help_heading = RDMA_LIBRARY)]
     pub rdma_pkey_index: u16,
-    /// Scatter-gather entries of an operation
-    #[arg(long, value_name = "N", env = "VGW_RDMA_MAX_SGE", default_value_t = 10, value_parser = value_parser!(u16).range(1..), global = true, help_heading = RDMA_LIBRARY)]
-    pub rdma_max_sge: u16,
+    /// Scatter-gather entries of an operation [default: the library's]
+    #[arg(long, value_name = "N", env = "VGW_RDMA_MAX_SGE", value_parser = value_parser!(u16).range(1..), global = true, help_heading = RDMA_LIBRARY)]
+    pub rdma_max_sge: Option<u16>,
     /// Outstanding RDMA READs of a queue pair; 0 is what the device can
     #[arg(long, value_name = "N", env = "VGW_RDMA_MAX_RD_ATOMIC", default_value_t = 0, global = true, help_heading = RDMA_LIBRARY)]
     pub rdma_max_rd_atomic: u16,
     /// Pause of the library's synchronous calls between polls
     #[arg(long, value_name = "NS", env = "VGW_RDMA_DELAY_INTERVAL", default_value_t = 5000, global = true, help_heading = RDMA_LIBRARY)]
     pub rdma_delay_interval: u32,
-    /// Where those pauses are made
-    #[arg(long, value_enum, env = "VGW_RDMA_DELAY_MODE", default_value = "batch", global = true, help_heading = RDMA_LIBRARY)]
+    /// Where those pauses are made: none, batch, entry or adaptive
+    #[arg(long, value_name = "MODE", env = "VGW_RDMA_DELAY_MODE", default_value = "batch", global = true, help_heading = RDMA_LIBRARY)]
     pub rdma_delay_mode: DelayMode,
     /// Reset a queue pair after a failure
     #[arg(long, value_name = "BOOL", env = "VGW_RDMA_QP_RESET", num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", action = clap::ArgAction::Set, global = true, help_heading = RDMA_LIBRARY)]
@@ -126,26 +124,27 @@ pub struct RdmaArguments {
 
 impl RdmaArguments {
     fn tunables(&self) -> Result<Tunables, String> {
-        let dc_key = match self.rdma_dc_key {
-            None => DEFAULT_DC_KEY,
-            Some(key) => u32::try_from(key).map_err(|_| "--rdma-dc-key must fit in 32 bits")?,
-        };
-        Ok(Tunables {
-            num_dcis: self.rdma_num_dcis,
+        let tunables = Tunables {
+            num_dcis: self.rdma_num_dcis.into(),
             cq_depth: self.rdma_cq_depth,
-            dc_key,
-            service_level: self.rdma_service_level,
-            timeout: self.rdma_timeout,
-            hop_limit: self.rdma_hop_limit,
-            pkey_index: self.rdma_pkey_index,
-            max_sge: self.rdma_max_sge,
-            delay_interval_ns: self.rdma_delay_interval,
+            dc_key: self.rdma_dc_key.unwrap_or(Tunables::DEFAULT_DC_KEY),
+            service_level: self.rdma_service_level.into(),
+            timeout: self.rdma_timeout.into(),
+            hop_limit: self.rdma_hop_limit.into(),
+            pkey_index: self.rdma_pkey_index.into(),
+            max_sge: self.rdma_max_sge.map(Into::into),
+            delay_interval: Duration::from_nanos(self.rdma_delay_interval.into()),
             delay_mode: self.rdma_delay_mode,
             qp_reset_on_failure: self.rdma_qp_reset,
-            retry_count: self.rdma_retry_count,
-            traffic_class: self.rdma_traffic_class,
-            max_rd_atomic: self.rdma_max_rd_atomic,
-        })
+            retry_count: self.rdma_retry_count.into(),
+            traffic_class: self.rdma_traffic_class.into(),
+            max_rd_atomic: self.rdma_max_rd_atomic.into(),
+        };
+        match tunables.validate() {
+            Err(rdma::Error::Invalid { what, .. }) => Err(what),
+            Err(other) => Err(other.to_string()),
+            Ok(()) => Ok(tunables),
+        }
     }
 
     fn engine(&self) -> Result<EngineConfig, String> {
@@ -203,13 +202,13 @@ impl RdmaArguments {
         }
         check_pool(pool_bytes, pins_memory())?;
         let channels = self.rdma_lanes * self.rdma_channels;
-        if channels > usize::from(tunables.num_dcis) {
+        if channels > tunables.num_dcis as usize {
             return Err(format!(
                 "--rdma-lanes {} times --rdma-channels {} are more than the {} of --rdma-num-dcis",
                 self.rdma_lanes, self.rdma_channels, tunables.num_dcis
             ));
         }
-        if tunables.dc_key == DEFAULT_DC_KEY {
+        if tunables.dc_key == Tunables::DEFAULT_DC_KEY {
             warnings.push(
                 "the DC key is the one everybody knows; choose another with --rdma-dc-key, here and in all clients"
                     .into(),
