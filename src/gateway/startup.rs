@@ -322,7 +322,10 @@ pub(crate) fn provider_pins_memory() -> bool {
 pub(crate) fn start_engine(config: &super::config::RdmaConfig) -> Result<Engine, StartError> {
     let failed = |error: rdma::Error| StartError::Rdma(error.to_string());
     let bytes = usize::try_from(config.pool_bytes).map_err(|_| {
-        StartError::Rdma(format!("a pool of {} bytes is more than this machine can address", config.pool_bytes))
+        StartError::Rdma(format!(
+            "a pool of {} bytes is more than this machine can address",
+            config.pool_bytes
+        ))
     })?;
     let (slab, leases) = HostMemory::allocate(bytes, config.huge_pages)
         .and_then(|memory| memory.into_leases(config.engine.chunk_size))
@@ -332,5 +335,6 @@ pub(crate) fn start_engine(config: &super::config::RdmaConfig) -> Result<Engine,
         let server = CuServer::open(address, config.port, &config.tunables).map_err(failed)?;
         endpoints.push(Arc::new(CuEndpoint::new(server, std::slice::from_ref(&slab)).map_err(failed)?));
     }
-    Engine::start(config.engine.clone(), endpoints, leases).map_err(|error| StartError::Rdma(error.to_string()))
+    Engine::start(config.engine.clone(), endpoints, leases)
+        .map_err(|error| StartError::Rdma(error.to_string()))
 }
