@@ -48,14 +48,23 @@ pub struct RdmaConfig {
     pub addresses: Vec<IpAddr>,
     /// Port of the RDMA sessions.
     pub port: u16,
-    /// Bytes of the pool.
-    pub pool_bytes: u64,
+    /// Bytes of each buffer of the pool; each is registered once with every address.
+    pub buffer_bytes: usize,
+    /// Number of buffers.
+    pub buffers: usize,
     /// Whether the pool's pages are huge ones.
     pub huge_pages: crate::rdma::HugePages,
     /// The library's tunables.
     pub tunables: Tunables,
     /// The engine.
     pub engine: EngineConfig,
+}
+
+impl RdmaConfig {
+    /// Bytes of the whole pool.
+    pub fn pool_bytes(&self) -> u64 {
+        (self.buffer_bytes as u64).saturating_mul(self.buffers as u64)
+    }
 }
 
 /// Rules about the tokens of requests.

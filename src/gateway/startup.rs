@@ -16,7 +16,7 @@ use super::access::Access;
 use super::access_log::AccessLog;
 use super::account::{AccountSource, Accounts, UsersFile};
 use super::blocking::Blocking;
-use super::config::Config;
+use super::config::{Config, RdmaConfig};
 use super::front::Front;
 use super::listen::{ListenAddress, Listener};
 use super::metrics::Metrics;
@@ -28,7 +28,7 @@ use super::s3::ObjectService;
 use super::server::{Connections, serve};
 use super::tls::{Certificate, TlsError};
 use crate::rdma::provider::Maker;
-use crate::rdma::{self, CuServer, HostMemory, Provider};
+use crate::rdma::{CuServer, HostMemory, Provider};
 use crate::store::{self, Store};
 use crate::transfer::Engine;
 use crate::transfer::cuobj::CuEndpoint;
@@ -305,9 +305,14 @@ fn service(
     Ok(builder.build())
 }
 
-/// Name and version of the cuObject library in this binary.
+/// The cuObject library in this binary, in words.
 pub(crate) fn provider() -> String {
-    Provider::describe()
+    Provider::current().map_or_else(|error| error.to_string(), |provider| provider.to_string())
+}
+
+/// `nvidia` or `soft`.
+pub(crate) fn provider_label() -> &'static str {
+    Provider::current().map_or("unknown", |provider| provider.maker.label())
 }
 
 /// Whether registering memory with that library pins it.
@@ -315,26 +320,23 @@ pub(crate) fn provider_pins_memory() -> bool {
     Provider::current().is_ok_and(|provider| provider.maker == Maker::Nvidia)
 }
 
-/// Opens the RDMA sessions, registers the pool and starts the engine. Blocks.
+/// Opens the RDMA sessions, registers the pool with each and starts the engine. Blocks.
 ///
 /// # Errors
 /// [`StartError::Rdma`].
-pub(crate) fn start_engine(config: &super::config::RdmaConfig) -> Result<Engine, StartError> {
-    let failed = |error: rdma::Error| StartError::Rdma(error.to_string());
-    let bytes = usize::try_from(config.pool_bytes).map_err(|_| {
-        StartError::Rdma(format!(
-            "a pool of {} bytes is more than this machine can address",
-            config.pool_bytes
-        ))
-    })?;
-    let (slab, leases) = HostMemory::allocate(bytes, config.huge_pages)
-        .and_then(|memory| memory.into_leases(config.engine.chunk_size))
-        .map_err(failed)?;
-    let mut endpoints: Vec<Arc<dyn Endpoint>> = Vec::with_capacity(config.addresses.len());
-    for &address in &config.addresses {
-        let server = CuServer::open(address, config.port, &config.tunables).map_err(failed)?;
-        endpoints.push(Arc::new(CuEndpoint::new(server, std::slice::from_ref(&slab)).map_err(failed)?));
+pub(crate) fn start_engine(config: &RdmaConfig) -> Result<Engine, StartError> {
+    let failed = |error: &dyn std::fmt::Display| StartError::Rdma(error.to_string());
+    let (mut slabs, mut leases) = (Vec::new(), Vec::new());
+    for _ in 0..config.buffers {
+        let memory = HostMemory::allocate(config.buffer_bytes, config.huge_pages).map_err(|e| failed(&e))?;
+        let (slab, chunks) = memory.into_leases(config.engine.chunk_size).map_err(|e| failed(&e))?;
+        slabs.push(slab);
+        leases.extend(chunks);
     }
-    Engine::start(config.engine.clone(), endpoints, leases)
-        .map_err(|error| StartError::Rdma(error.to_string()))
+    let mut endpoints: Vec<Arc<dyn Endpoint>> = Vec::new();
+    for address in &config.addresses {
+        let server = CuServer::open(*address, config.port, &config.tunables).map_err(|e| failed(&e))?;
+        endpoints.push(Arc::new(CuEndpoint::new(server, &slabs).map_err(|e| failed(&e))?));
+    }
+    Engine::start(config.engine.clone(), endpoints, leases).map_err(|e| failed(&e))
 }

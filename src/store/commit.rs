@@ -21,6 +21,14 @@ use super::ulid::Ulid;
 /// How often a step is tried that others keep getting in the way of.
 pub(crate) const TRIES: usize = 1000;
 
+/// What a file becomes, and so what conditions mean where there is nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Object,
+    /// A delete marker: a condition on what is not there does not stand in the way of deleting it.
+    Marker,
+}
+
 /// A file that has its name.
 struct Placed {
     parent: OwnedFd,
@@ -40,6 +48,7 @@ impl Inner {
         mut temp: Temp,
         mut raw: Raw,
         conditions: &WriteConditions,
+        purpose: Purpose,
     ) -> Result<ObjectInfo> {
         let versioning = self.versioning_of(bucket)?;
         if versioning == Versioning::Enabled {
@@ -48,7 +57,7 @@ impl Inner {
         self.seal(bucket, key, &temp, &mut raw)?;
         let placed = (|| {
             let _lock = self.locks.exclusive(&self.fs, &self.owner, bucket, key.as_str())?;
-            self.place(bucket, key, &mut temp, &mut raw, conditions, versioning)
+            self.place(bucket, key, &mut temp, &mut raw, conditions, purpose, versioning)
         })();
         let file = std::sync::Arc::clone(temp.file());
         let placed = match placed {
@@ -91,6 +100,7 @@ impl Inner {
         Ok(())
     }
 
+    #[expect(clippy::too_many_arguments, reason = "one step of publish, cut out for its loop")]
     fn place(
         &self,
         bucket: &Bucket,
@@ -98,6 +108,7 @@ impl Inner {
         temp: &mut Temp,
         raw: &mut Raw,
         conditions: &WriteConditions,
+        purpose: Purpose,
         versioning: Versioning,
     ) -> Result<Placed> {
         let fail = |error| bucket.error("publish", key.as_str(), error);
@@ -109,7 +120,10 @@ impl Inner {
             }
             let slot = if look { self.slot_locked(bucket, key)? } else { Slot::Absent };
             if look {
-                check(key, current_of(&slot), conditions)?;
+                match purpose {
+                    Purpose::Object => check(key, current_of(&slot), conditions)?,
+                    Purpose::Marker => check_delete(current_of(&slot), conditions)?,
+                }
             }
             let (parent, made) = self.parent_dir(bucket, key)?;
             let mut replaced = None;
@@ -284,7 +298,10 @@ impl Inner {
 impl WriteConditions {
     /// Whether they say something about the object that is there.
     pub(crate) fn needs_current(&self) -> bool {
-        self.if_match.is_some() || self.if_match_size.is_some() || self.if_match_modified.is_some()
+        self.if_match.is_some()
+            || self.if_match_size.is_some()
+            || self.if_match_modified.is_some()
+            || self.if_none_match.is_some()
     }
 }
 
@@ -297,26 +314,43 @@ pub(crate) fn current_of(slot: &Slot) -> Option<&Found> {
     }
 }
 
-/// Checks conditions against what is there; a delete marker counts as nothing.
+/// Checks the conditions of a write against what is there; a delete marker counts as nothing.
 pub(crate) fn check(key: &Key, found: Option<&Found>, conditions: &WriteConditions) -> Result<()> {
     let found = found.filter(|f| !f.is_marker());
-    if conditions.if_none_match_any && found.is_some() {
+    if let Some(found) = found
+        && (conditions.if_none_match_any
+            || conditions.if_none_match.as_ref().is_some_and(|e| *e == found.etag()))
+    {
         return Err(Error::PreconditionFailed("If-None-Match"));
     }
-    if !conditions.needs_current() {
-        return Ok(());
+    match found {
+        Some(found) => check_match(found, conditions),
+        None if conditions.if_match.is_some() => Err(Error::NoSuchKey(key.as_str().to_owned())),
+        None => Ok(()),
     }
-    let Some(found) = found else { return Err(Error::NoSuchKey(key.as_str().to_owned())) };
+}
+
+/// Checks the conditions of a delete. They hold of nothing, since deleting nothing is no error; of a
+/// delete marker holds what does of an object without ETag.
+pub(crate) fn check_delete(found: Option<&Found>, conditions: &WriteConditions) -> Result<()> {
+    match found {
+        Some(found) => check_match(found, conditions),
+        None => Ok(()),
+    }
+}
+
+fn check_match(found: &Found, conditions: &WriteConditions) -> Result<()> {
     if let Some(etag) = &conditions.if_match
         && etag != "*"
-        && *etag != found.etag()
+        && (found.is_marker() || *etag != found.etag())
     {
         return Err(Error::PreconditionFailed("If-Match"));
     }
-    if let Some(size) = conditions.if_match_size
-        && size != u64::try_from(found.stat.st_size).unwrap_or(0)
-    {
-        return Err(Error::PreconditionFailed("x-amz-if-match-size"));
+    if let Some(size) = conditions.if_match_size {
+        let is = if found.is_dir() { 0 } else { u64::try_from(found.stat.st_size).unwrap_or(0) };
+        if size != is {
+            return Err(Error::PreconditionFailed("x-amz-if-match-size"));
+        }
     }
     if let Some(time) = conditions.if_match_modified {
         let seconds = |t: std::time::SystemTime| t.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());

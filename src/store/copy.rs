@@ -5,6 +5,7 @@ use std::os::unix::fs::FileExt as _;
 use rustix::fs::ioctl_ficlone;
 
 use super::attributes::{self, name};
+use super::commit::Purpose;
 use super::error::{Error, Result};
 use super::etag;
 use super::fs::FsOp;
@@ -53,7 +54,7 @@ impl Inner {
                 self.fs.copy(source.file(), 0, temp.file(), 0, info.size, key.as_str()).map_err(fail)?;
             }
         }
-        self.publish(&bucket, &key, temp, raw, &request.conditions)
+        self.publish(&bucket, &key, temp, raw, &request.conditions, Purpose::Object)
     }
 
     fn copied_attributes(&self, source: &ObjectReader, request: &CopyRequest) -> Result<ObjectAttributes> {

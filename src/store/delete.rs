@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 use super::attributes::{OBJECT_NAMES, Raw, name};
 use super::bucket::Bucket;
-use super::commit::{TRIES, check, current_of};
+use super::commit::{Purpose, TRIES, check, check_delete, current_of};
 use super::error::{Error, Result};
 use super::fs::{DIR, Temp, is_empty_dir, stat, stat_at};
 use super::inner::Inner;
@@ -45,7 +45,7 @@ impl Inner {
                 Slot::File(found) => Some(found),
                 _ => None,
             };
-            check(key, found.as_deref(), &request.conditions)?;
+            check_delete(found.as_deref(), &request.conditions)?;
             let Some(found) = found else { return Ok(Deleted::default()) };
             object_lock::check(&found.raw, key.as_str(), request.bypass_governance)?;
             self.unlink_current(bucket, key, found)?
@@ -83,7 +83,7 @@ impl Inner {
         let temp_dir = Arc::new(bucket.temp_dir(&self.fs, &self.owner).map_err(fail)?);
         let temp = Temp::create(&self.fs, &temp_dir, &self.owner, key.as_str()).map_err(fail)?;
         let raw = Raw::from([(name::DELETE_MARKER.to_owned(), Vec::new())]);
-        match self.publish(bucket, key, temp, raw, &request.conditions) {
+        match self.publish(bucket, key, temp, raw, &request.conditions, Purpose::Marker) {
             Ok(info) => Ok(Deleted { version_id: info.version_id, delete_marker: true, existed }),
             // Where no object of that key can be, none needs to be hidden.
             Err(Error::KeyConflict { .. }) => Ok(Deleted::default()),
@@ -118,12 +118,9 @@ impl Inner {
                 None => self.older_version(bucket, key, id)?,
             };
             let Some(found) = found else {
-                check(key, None, &request.conditions)?;
                 return Ok(Deleted { existed: false, ..deleted });
             };
-            if !found.is_marker() {
-                check(key, Some(&found), &request.conditions)?;
-            }
+            check_delete(Some(&found), &request.conditions)?;
             object_lock::check(&found.raw, key.as_str(), request.bypass_governance)?;
             deleted.delete_marker = found.is_marker();
             if !is_current {
@@ -146,7 +143,7 @@ impl Inner {
         let existed = {
             let _lock = self.locks.exclusive(&self.fs, &self.owner, bucket, key.as_str())?;
             let slot = self.slot_locked(bucket, key)?;
-            check(key, current_of(&slot).filter(|f| f.is_dir()), &request.conditions)?;
+            check_delete(current_of(&slot).filter(|f| f.is_dir()), &request.conditions)?;
             let Slot::Dir(found) = slot else { return Ok(Deleted::default()) };
             let explicit = found.is_explicit();
             if explicit {

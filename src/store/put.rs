@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::attributes;
 use super::bucket::Bucket;
-use super::commit::{check, current_of};
+use super::commit::{Purpose, check, current_of};
 use super::error::{Error, Result};
 use super::fs::{DIR, Fs, FsOp, Temp, stat};
 use super::inner::Inner;
@@ -209,7 +209,7 @@ impl PendingObject {
         match self.temp {
             Some(temp) => {
                 self.sink.finish(size, self.key.as_str(), &shown)?;
-                self.inner.publish(&self.bucket, &self.key, temp, raw, &self.conditions)
+                self.inner.publish(&self.bucket, &self.key, temp, raw, &self.conditions, Purpose::Object)
             }
             None if size > 0 => Err(directory_with_data(&self.key)),
             None => {

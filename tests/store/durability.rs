@@ -15,7 +15,7 @@ fn ops(failing: &Failing) -> Vec<FsOp> {
 
 fn full() -> (std::sync::Arc<Failing>, Fixture) {
     let failing = Failing::new();
-    let fixture = observed(failing.clone(), |o| o.durability = Durability::Full);
+    let fixture = observed(&failing, |o| o.durability = Durability::Full);
     fixture.put("first", b""); // makes the lock directory
     failing.clear();
     (failing, fixture)
@@ -67,7 +67,7 @@ fn new_directories_are_synced_too() {
 #[test_case(Durability::Full, 1, 1)]
 fn levels(durability: Durability, files: usize, dirs: usize) {
     let failing = Failing::new();
-    let fixture = observed(failing.clone(), |o| o.durability = durability);
+    let fixture = observed(&failing, |o| o.durability = durability);
     fixture.put("k", b"x");
     let count = |op| ops(&failing).into_iter().filter(|o| *o == op).count();
     assert_eq!((count(FsOp::SyncFile), count(FsOp::SyncDir)), (files, dirs));
@@ -78,7 +78,7 @@ fn a_version_is_in_its_place_before_its_name_is_given_away() {
     use FsOp::*;
     let failing = Failing::new();
     let versions = tempfile::tempdir().unwrap();
-    let fixture = observed(failing.clone(), |o| {
+    let fixture = observed(&failing, |o| {
         (o.durability, o.versioning_dir) = (Durability::Full, Some(versions.path().to_owned()));
     });
     fixture.store.set_versioning(BUCKET, vgwrdma::store::Versioning::Enabled).unwrap();
@@ -99,7 +99,7 @@ fn a_version_is_in_its_place_before_its_name_is_given_away() {
 fn an_error_at_any_step(errno: Errno) {
     for named in [false, true] {
         let failing = Failing::new();
-        let fixture = observed(failing.clone(), |o| {
+        let fixture = observed(&failing, |o| {
             (o.durability, o.disable_otmpfile) = (Durability::Full, named);
         });
         fixture.put("d/k", b"old");
@@ -146,7 +146,7 @@ fn an_error_at_any_step(errno: Errno) {
 #[test]
 fn an_error_in_a_part_leaves_the_upload() {
     let failing = Failing::new();
-    let fixture = observed(failing.clone(), |o| o.durability = Durability::Full);
+    let fixture = observed(&failing, |o| o.durability = Durability::Full);
     let id = fixture.store.create_upload(BUCKET, "k", &CreateUpload::default()).unwrap();
     for op in [FsOp::SetAttribute, FsOp::SyncFile, FsOp::Link] {
         failing.fail(op, 1, Errno::NOSPC);
@@ -161,7 +161,7 @@ fn an_error_in_a_part_leaves_the_upload() {
 #[test]
 fn a_failed_bucket_is_not_there() {
     let failing = Failing::new();
-    let fixture = observed(failing.clone(), |_| ());
+    let fixture = observed(&failing, |_| ());
     let before = fixture.files();
     for op in [FsOp::MakeDir, FsOp::SetAttribute, FsOp::Rename] {
         failing.fail(op, 1, Errno::NOSPC);

@@ -13,7 +13,7 @@ use super::common::{BUCKET, Fixture, if_none_match};
 
 const MIB: usize = 1 << 20;
 
-pub fn body(seed: usize, size: usize) -> Vec<u8> {
+pub(crate) fn body(seed: usize, size: usize) -> Vec<u8> {
     (0..size).map(|n| ((n * 31 + seed * 7 + n / 251) % 256) as u8).collect()
 }
 
@@ -27,7 +27,13 @@ fn create(fixture: &Fixture, key: &str) -> String {
     fixture.store.create_upload(BUCKET, key, &CreateUpload { attributes, checksum: None }).unwrap()
 }
 
-pub fn upload_part(fixture: &Fixture, key: &str, id: &str, number: u32, data: &[u8]) -> Result<PartInfo> {
+pub(crate) fn upload_part(
+    fixture: &Fixture,
+    key: &str,
+    id: &str,
+    number: u32,
+    data: &[u8],
+) -> Result<PartInfo> {
     let pending = fixture.store.begin_part(BUCKET, key, id, number, Some(data.len() as u64))?;
     pending.write_at(0, data).unwrap();
     let mut digester = Digester::new(true, [Algorithm::Crc64Nvme, Algorithm::Crc32]);
@@ -274,7 +280,7 @@ fn a_failed_completion_can_be_repeated() {
     use vgwrdma::store::FsOp;
     for (others, lost) in [(false, 1), (false, 2), (false, 3), (true, 2), (true, 3)] {
         let failing = Failing::new();
-        let fixture = observed(failing.clone(), |_| ());
+        let fixture = observed(&failing, |_| ());
         let id = create(&fixture, "k");
         let bodies = [body(1, 5 * MIB), body(2, 6 * MIB), body(3, 7 * MIB), body(4, 5)];
         let mut parts: Vec<PartInfo> = bodies

@@ -11,7 +11,7 @@ use super::common::{BUCKET, Fixture};
 
 /// Records operations and fails the nth of a kind.
 #[derive(Default)]
-pub struct Failing {
+pub(crate) struct Failing {
     state: Mutex<State>,
 }
 
@@ -22,23 +22,23 @@ struct State {
 }
 
 impl Failing {
-    pub fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self::default())
     }
 
     /// Fails the `nth` operation of this kind from now on (from 1) and all later ones.
-    pub fn fail(&self, op: FsOp, nth: usize, error: Errno) {
+    pub(crate) fn fail(&self, op: FsOp, nth: usize, error: Errno) {
         let mut state = self.state.lock().unwrap();
         state.seen.clear();
         state.plan = Some((op, nth, error));
     }
 
-    pub fn clear(&self) {
+    pub(crate) fn clear(&self) {
         *self.state.lock().unwrap() = State::default();
     }
 
     /// What was done since the last clearing.
-    pub fn seen(&self) -> Vec<(FsOp, String)> {
+    pub(crate) fn seen(&self) -> Vec<(FsOp, String)> {
         self.state.lock().unwrap().seen.clone()
     }
 }
@@ -55,12 +55,17 @@ impl FsObserver for Failing {
     }
 }
 
-pub fn observed(observer: Arc<Failing>, change: impl FnOnce(&mut StoreOptions)) -> Fixture {
+pub(crate) fn observed(observer: &Arc<Failing>, change: impl FnOnce(&mut StoreOptions)) -> Fixture {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join("root")).unwrap();
     let mut options = StoreOptions { durability: Durability::None, ..StoreOptions::default() };
     change(&mut options);
-    let store = Store::open_observed(&dir.path().join("root"), options, Some(observer.clone())).unwrap();
+    let store = Store::open_observed(
+        &dir.path().join("root"),
+        options,
+        Some(Arc::<Failing>::clone(observer) as Arc<dyn FsObserver>),
+    )
+    .unwrap();
     store.create_bucket(BUCKET, &BTreeMap::new()).unwrap();
     observer.clear();
     Fixture { dir, versions: None, store }

@@ -80,7 +80,7 @@ fn readers_see_one_object(sidecar: bool) {
         pending.write_at(0, &body).unwrap();
         let mut attributes = attributes(&body);
         attributes.metadata.insert("n".into(), n.to_string());
-        if n % 3 == 0 {
+        if n.is_multiple_of(3) {
             attributes.metadata.insert("long".into(), "x".repeat(6000 + n));
         }
         pending.publish(body.len() as u64, attributes).unwrap();
@@ -104,7 +104,7 @@ fn readers_see_one_object(sidecar: bool) {
             assert_eq!(body, vec![n as u8; 100 + n]);
             assert_eq!(info.attributes.metadata["n"], n.to_string());
             assert_eq!(info.attributes.metadata["length"], body.len().to_string());
-            assert_eq!(info.attributes.metadata.contains_key("long"), n % 3 == 0);
+            assert_eq!(info.attributes.metadata.contains_key("long"), n.is_multiple_of(3));
             assert_eq!(info.attributes.etag, attributes(&body).etag);
             let listed = fixture.list("", None).objects;
             assert!(!listed[0].etag.ends_with("-1"), "a listing does not take it for a foreign file");

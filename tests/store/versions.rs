@@ -6,7 +6,7 @@ use vgwrdma::store::{
     DeleteRequest, Deleted, Error, ListVersionsRequest, ListedVersion, Versioning, WriteConditions,
 };
 
-use super::common::{BUCKET, Fixture, if_none_match};
+use super::common::{BUCKET, Fixture, if_match, if_none_match};
 
 fn versions(fixture: &Fixture) -> Vec<ListedVersion> {
     let request = ListVersionsRequest { max_keys: 1000, ..ListVersionsRequest::default() };
@@ -150,6 +150,26 @@ fn a_marker_where_nothing_was() {
     fixture.put("f", b"");
     let under = fixture.store.delete_object(BUCKET, "f/g", None, &WriteConditions::default()).unwrap();
     assert!(!under.delete_marker, "no object of that key can be");
+}
+
+#[test]
+fn conditions_of_deletes_on_markers() {
+    let fixture = Fixture::versioned();
+    let delete = |conditions: &WriteConditions| fixture.store.delete_object(BUCKET, "k", None, conditions);
+    let id = fixture.put("k", b"x").version_id.unwrap();
+    assert!(matches!(delete(&if_match("bad")), Err(Error::PreconditionFailed(_))));
+    let marker = delete(&if_match("*")).unwrap().version_id.unwrap();
+    delete(&if_match("*")).unwrap();
+    assert!(matches!(delete(&if_match("bad")), Err(Error::PreconditionFailed(_))));
+    let size = WriteConditions { if_match_size: Some(9), ..WriteConditions::default() };
+    assert!(matches!(delete(&size), Err(Error::PreconditionFailed(_))));
+    let version = |id: &str, conditions: &WriteConditions| {
+        fixture.store.delete_object(BUCKET, "k", Some(id), conditions)
+    };
+    assert!(matches!(version(&id, &size), Err(Error::PreconditionFailed(_))));
+    assert!(version(&id, &if_match("*")).unwrap().existed);
+    assert!(!version(&id, &size).unwrap().existed);
+    assert!(version(&marker, &WriteConditions::default()).unwrap().delete_marker);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use md5::{Digest as _, Md5};
 
 use super::super::attributes::{Raw, decode_parts, encode, encode_checksums, name};
 use super::super::bucket::Bucket;
-use super::super::commit::{check, current_of};
+use super::super::commit::{Purpose, check, current_of};
 use super::super::error::{Error, Result};
 use super::super::inner::Inner;
 use super::super::key::Key;
@@ -79,7 +79,7 @@ impl Inner {
         let parts = ObjectAttributes { part_ends: plan.ends.clone(), ..Default::default() };
         raw.extend(encode(&parts, Some(id)));
         let temp = self.assemble(&bucket, &key, &upload, &plan.pieces)?;
-        let info = self.publish(&bucket, &key, temp, raw, &request.conditions)?;
+        let info = self.publish(&bucket, &key, temp, raw, &request.conditions, Purpose::Object)?;
         self.remove_upload(&bucket, &key, &upload)?;
         Ok(info)
     }
