@@ -1,4 +1,5 @@
 //! `cuobjtest` as a program: flags, exit codes, outputs, against a scripted server.
+#![cfg(feature = "client")]
 
 #[path = "client/server.rs"]
 #[allow(dead_code, reason = "shared with the tests of the library")]

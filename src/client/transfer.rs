@@ -44,6 +44,8 @@ pub struct GetOptions {
     pub expect: Option<u64>,
     /// Takes the body over HTTP when the gateway declines RDMA, instead of an error.
     pub fall_back: bool,
+    /// Only while the object has this `ETag`, as it was sent, with its quotes.
+    pub if_match: Option<String>,
     /// Asks for the stored checksums (`x-amz-checksum-mode: ENABLED`).
     pub checksums: bool,
 }
@@ -406,6 +408,9 @@ fn get_call<'a>(bucket: &'a str, key: &'a str, options: &GetOptions) -> Result<C
     if let Some(range) = &options.range {
         call = call.header("range", &format!("bytes={}-{}", range.start, range.end - 1))?;
     }
+    if let Some(etag) = &options.if_match {
+        call = call.header("if-match", etag)?;
+    }
     if options.checksums {
         call = call.header("x-amz-checksum-mode", "ENABLED")?;
     }
@@ -467,7 +472,7 @@ async fn put(reply: Response, carrier: Carrier) -> Result<Put> {
 async fn declined(reply: Response) -> Error {
     let operation = reply.operation().to_owned();
     if reply.status().as_u16() < 300 {
-        return Error::Declined { operation, reason: "reply 501".to_owned() };
+        return Error::Declined { operation, reason: "x-amz-rdma-reply: 501".to_owned() };
     }
     match s3_error(reply).await {
         Error::S3 { code, message, .. } => {

@@ -1,4 +1,5 @@
 //! The client library against a scripted server: what it sends, and what it makes of replies.
+#![cfg(feature = "client")]
 
 mod replies;
 mod requests;

@@ -7,13 +7,13 @@ use std::time::Instant;
 
 use super::args::{self, Cli, Command};
 use super::bench::{self, Interrupt, Outcome};
+use super::memory::Memory;
 use super::plan::{Mode, Operations, Plan, Until};
 use super::progress::Progress;
 use super::worker::{Task, Worker};
 use super::{Exit, Failure, json, launch, plot, report};
+use crate::client::Buffer;
 use crate::client::environment::RdmaEnvironment;
-use crate::client::{Buffer, MemoryKind, RdmaSession};
-use crate::gpu::Gpu;
 use crate::rdma::Provider;
 
 /// Runs `cuobjtest` with the process' arguments, the program's name first.
@@ -34,8 +34,12 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Cli { command: Some(Command::Devices(devices)), .. } => {
             super::devices::run(&devices, &mut Stdout::default())
         }
+        Cli { command: Some(Command::Cp(copy)), .. } => {
+            prepare_library(&arguments, copy.standard, &copy.connection.endpoint)
+                .and_then(|()| super::copy::run(&copy))
+        }
         Cli { command: None, test } => Plan::new(&test).and_then(|plan| {
-            prepare_library(&arguments, &plan)?;
+            prepare_library(&arguments, plan.standard, &plan.endpoint)?;
             execute(&plan)
         }),
     };
@@ -56,10 +60,10 @@ fn start_log() {
 }
 
 /// Brings the RDMA settings of the environment into force, or says that they have none.
-fn prepare_library(arguments: &[OsString], plan: &Plan) -> Result<(), Failure> {
+fn prepare_library(arguments: &[OsString], standard: bool, endpoint: &str) -> Result<(), Failure> {
     let usage = |error: &dyn std::fmt::Display| Failure::Usage(error.to_string());
     let environment = RdmaEnvironment::from_process().map_err(|e| usage(&e))?;
-    if plan.standard {
+    if standard {
         let set = environment.set();
         if !set.is_empty() {
             eprintln!("cuobjtest: {} no effect with -std-s3", have(&set));
@@ -67,7 +71,7 @@ fn prepare_library(arguments: &[OsString], plan: &Plan) -> Result<(), Failure> {
         return Ok(());
     }
     let provider = Provider::current().map_err(|e| usage(&e))?;
-    launch::configure(arguments, &plan.endpoint, &environment, provider.maker)
+    launch::configure(arguments, endpoint, &environment, provider.maker)
 }
 
 fn have(names: &[&str]) -> String {
@@ -114,7 +118,7 @@ fn execute(plan: &Plan) -> Result<Exit, Failure> {
     let interrupt = Interrupt::watch_signals()?;
     // Mistakes in the flags show before anything is started.
     plan.client.clone().build().map_err(|e| Failure::transfer("", e))?;
-    let memory = Memory::open(plan)?;
+    let memory = Memory::open(plan.standard, plan.memory, plan.gpu)?;
     let modes = modes(plan, &memory);
 
     let mut plan = plan.clone();
@@ -155,56 +159,6 @@ fn execute(plan: &Plan) -> Result<Exit, Failure> {
     }
     report::ending(out, &plan, &outcomes).and_then(|()| out.flush()).map_err(stdout_failure)?;
     Ok(Exit::Verified)
-}
-
-/// What buffers are made of.
-enum Memory {
-    Host(RdmaSession),
-    Gpu(RdmaSession, Gpu),
-    PlainHost,
-    PlainGpu(Gpu),
-}
-
-impl Memory {
-    /// Only standard S3 does without the RDMA session, and only what was asked for, or found, is
-    /// used; nothing falls back silently.
-    fn open(plan: &Plan) -> Result<Self, Failure> {
-        let failed = |e: crate::client::Error| Failure::transfer("", e);
-        let gpu = || Gpu::open(plan.gpu.unwrap_or(0)).map_err(|e| failed(e.into()));
-        if plan.standard {
-            return match plan.memory {
-                Some(MemoryKind::Gpu) => Ok(Self::PlainGpu(gpu()?)),
-                _ => Ok(Self::PlainHost),
-            };
-        }
-        let session = RdmaSession::open().map_err(failed)?;
-        match plan.memory.unwrap_or_else(|| session.default_memory()) {
-            MemoryKind::Host => Ok(Self::Host(session)),
-            MemoryKind::Gpu => {
-                let gpu = gpu()?;
-                tracing::info!(gpu = gpu.ordinal(), name = gpu.name().unwrap_or_default(), "GPU memory");
-                Ok(Self::Gpu(session, gpu))
-            }
-        }
-    }
-
-    fn buffer(&self, length: usize) -> Result<Buffer, Failure> {
-        let made = match self {
-            Self::PlainHost => Buffer::unregistered(length),
-            Self::PlainGpu(gpu) => Buffer::unregistered_gpu(gpu, length),
-            Self::Host(session) => session.host_buffer(length),
-            Self::Gpu(session, gpu) => session.gpu_buffer(gpu, length),
-        };
-        made.map_err(|e| Failure::transfer("buffer", e))
-    }
-
-    fn mode(&self) -> Mode {
-        match self {
-            Self::PlainHost | Self::PlainGpu(_) => Mode::Standard,
-            Self::Host(_) => Mode::Rdma(MemoryKind::Host),
-            Self::Gpu(..) => Mode::Rdma(MemoryKind::Gpu),
-        }
-    }
 }
 
 fn modes(plan: &Plan, memory: &Memory) -> Vec<Mode> {
