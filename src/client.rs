@@ -31,8 +31,12 @@
 
 mod body;
 pub mod buffer;
+pub mod configuration;
 mod connection;
+mod device;
+pub mod devices;
 pub mod endpoint;
+pub mod environment;
 pub mod error;
 pub mod headers;
 mod host;
@@ -48,7 +52,7 @@ pub mod token;
 pub mod tool;
 mod transfer;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 pub use buffer::{Buffer, Memory, MemoryKind};
 pub use connection::Timeouts;
@@ -61,17 +65,28 @@ pub use session::RdmaSession;
 pub use sign::Credentials;
 pub use standard::ObjectInfo;
 pub use tls::Trust;
-pub use token::{Direction, Token};
+pub use token::Token;
 pub use transfer::{Carrier, GetOptions, Got, Put, PutOptions};
 
+use crate::rdma::Provider;
 use connection::Pool;
 
 /// Most bytes that one request moves: the limit of one cuObject operation, 1 GiB.
 pub const MAX_TRANSFER: u64 = 1 << 30;
 
-/// The version of this client, for `--version` and reports.
+/// The version of this client with its cuObject library, for `--version` and reports.
 pub fn version() -> &'static str {
-    env!("CARGO_PKG_VERSION")
+    static VERSION: OnceLock<String> = OnceLock::new();
+    VERSION.get_or_init(|| format!("{} ({})", env!("CARGO_PKG_VERSION"), library()))
+}
+
+/// The cuObject library in this program, for reports.
+pub fn library() -> &'static str {
+    static LIBRARY: OnceLock<String> = OnceLock::new();
+    LIBRARY.get_or_init(|| match Provider::current() {
+        Ok(provider) => provider.to_string(),
+        Err(error) => error.to_string(),
+    })
 }
 
 /// A client of one S3 endpoint. Clones share its connections.

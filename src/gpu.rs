@@ -7,7 +7,9 @@
 pub mod buffer;
 pub mod device;
 pub mod error;
+pub mod memory;
 
 pub use buffer::DeviceBuffer;
 pub use device::{Gpu, device_count};
 pub use error::{Error, Result};
+pub use memory::GpuMemory;

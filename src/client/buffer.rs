@@ -2,10 +2,9 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::{Direction, Error, Result, Token};
+use super::{Error, Result, Token};
+use crate::rdma::Op;
 
 /// Where the bytes of a buffer are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,7 +28,8 @@ impl fmt::Display for MemoryKind {
 ///
 /// [`Buffer`] is the type to use; this trait is what stands behind it, so that host memory, GPU
 /// memory and test doubles take part in the same operations. Offsets and lengths are in bytes and
-/// have been checked by [`Buffer`].
+/// have been checked by [`Buffer`]. Every method but [`token`](Self::token) takes the access of
+/// unfinished tokens away before it touches the bytes.
 pub trait Memory: Send + Sync + fmt::Debug {
     /// Size in bytes.
     fn len(&self) -> usize;
@@ -46,54 +46,52 @@ pub trait Memory: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// When registration or the token is refused.
-    fn token(&self, offset: usize, length: usize, direction: Direction) -> Result<Token>;
+    fn token(&self, offset: usize, length: usize, op: Op) -> Result<Token>;
 
-    /// Ends every access that tokens have given; new tokens need a new registration.
+    /// Takes the access of tokens away that have not been finished.
     ///
     /// # Errors
     /// When the library does not confirm it. The memory must then be regarded as still open.
-    fn revoke(&self) -> Result<()>;
+    fn settle(&mut self) -> Result<()>;
 
     /// Copies `data` to `offset`.
     ///
     /// # Errors
-    /// When the copy to the device fails.
+    /// When access cannot be taken away, or the copy to the device fails.
     fn copy_in(&mut self, offset: usize, data: &[u8]) -> Result<()>;
 
     /// Copies from `offset` to all of `out`.
     ///
     /// # Errors
-    /// When the copy from the device fails.
+    /// When access cannot be taken away, or the copy from the device fails.
     fn copy_out(&self, offset: usize, out: &mut [u8]) -> Result<()>;
 
     /// Sets every byte to `value`.
     ///
     /// # Errors
-    /// When the device refuses.
+    /// When access cannot be taken away, or the device refuses.
     fn fill(&mut self, value: u8) -> Result<()>;
 
-    /// The bytes, where the processor can read them in place.
-    fn as_slice(&self) -> Option<&[u8]> {
-        None
-    }
-
-    /// The bytes, where the processor can write them in place.
-    fn as_mut_slice(&mut self) -> Option<&mut [u8]> {
-        None
+    /// The bytes, where the processor can reach them in place.
+    ///
+    /// # Errors
+    /// When access cannot be taken away.
+    fn as_mut_slice(&mut self) -> Result<Option<&mut [u8]>> {
+        Ok(None)
     }
 }
 
 /// A registered buffer: registered once, used by any number of requests.
 ///
 /// While the outcome of a request is unknown (it timed out, its connection broke, or its future was
-/// dropped), the gateway may still read or write the memory. The buffer keeps count of such
-/// requests, and takes their access away, by ending the registration, before it lets its bytes be
-/// seen or changed again. The next request registers it anew.
+/// dropped), the gateway may still read or write the memory. Such requests lose their access, by the
+/// end of the registration, before the bytes are seen or changed again. The next request registers
+/// the memory anew.
 ///
 /// ```
 /// use vgwrdma::client::{Buffer, Error, testing::VecMemory};
 ///
-/// let mut buffer = Buffer::new(Box::new(VecMemory::new(4096)));
+/// let mut buffer = Buffer::new(VecMemory::new(4096));
 /// buffer.copy_in(0, b"hello")?;
 /// let mut out = [0; 5];
 /// buffer.copy_out(0, &mut out)?;
@@ -104,16 +102,12 @@ pub trait Memory: Send + Sync + fmt::Debug {
 #[derive(Debug)]
 pub struct Buffer {
     memory: Box<dyn Memory>,
-    /// Requests that have been sent and not been answered for certain.
-    open: AtomicUsize,
-    /// Held while access is taken away, so that a second reader waits for it.
-    settling: Mutex<()>,
 }
 
 impl Buffer {
     /// Wraps memory of any kind.
-    pub fn new(memory: Box<dyn Memory>) -> Self {
-        Self { memory, open: AtomicUsize::new(0), settling: Mutex::new(()) }
+    pub fn new(memory: impl Memory + 'static) -> Self {
+        Self { memory: Box::new(memory) }
     }
 
     /// Size in bytes.
@@ -134,29 +128,26 @@ impl Buffer {
     /// Copies `data` into the buffer at `offset`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] outside the buffer; otherwise the device's error.
+    /// [`Error::Invalid`] outside the buffer; otherwise the device's or the library's error.
     pub fn copy_in(&mut self, offset: usize, data: &[u8]) -> Result<()> {
         self.check(offset, data.len())?;
-        self.settle()?;
         self.memory.copy_in(offset, data)
     }
 
     /// Copies bytes from `offset` to all of `out`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] outside the buffer; otherwise the device's error.
+    /// [`Error::Invalid`] outside the buffer; otherwise the device's or the library's error.
     pub fn copy_out(&self, offset: usize, out: &mut [u8]) -> Result<()> {
         self.check(offset, out.len())?;
-        self.settle()?;
         self.memory.copy_out(offset, out)
     }
 
     /// Sets every byte to `value`.
     ///
     /// # Errors
-    /// The device's error.
+    /// The device's or the library's error.
     pub fn fill(&mut self, value: u8) -> Result<()> {
-        self.settle()?;
         self.memory.fill(value)
     }
 
@@ -164,9 +155,8 @@ impl Buffer {
     ///
     /// # Errors
     /// When access that an unanswered request still has could not be taken away.
-    pub fn as_slice(&self) -> Result<Option<&[u8]>> {
-        self.settle()?;
-        Ok(self.memory.as_slice())
+    pub fn as_slice(&mut self) -> Result<Option<&[u8]>> {
+        Ok(self.as_mut_slice()?.map(|bytes| &*bytes))
     }
 
     /// The bytes for writing, or `None` for device memory.
@@ -174,35 +164,18 @@ impl Buffer {
     /// # Errors
     /// As [`as_slice`](Self::as_slice).
     pub fn as_mut_slice(&mut self) -> Result<Option<&mut [u8]>> {
-        self.settle()?;
-        Ok(self.memory.as_mut_slice())
+        self.memory.as_mut_slice()
     }
 
     /// Takes the access of unanswered requests away.
-    pub(crate) fn settle(&self) -> Result<()> {
-        if self.open.load(Ordering::Acquire) == 0 {
-            return Ok(());
-        }
-        let _one = self.settling.lock().unwrap_or_else(|e| e.into_inner());
-        let open = self.open.load(Ordering::Acquire);
-        if open > 0 {
-            self.memory.revoke()?;
-            self.open.fetch_sub(open, Ordering::AcqRel);
-        }
-        Ok(())
+    pub(crate) fn settle(&mut self) -> Result<()> {
+        self.memory.settle()
     }
 
     /// Mints a token for a request that is about to be sent.
-    pub(crate) fn open_window(
-        &self,
-        offset: usize,
-        length: usize,
-        direction: Direction,
-    ) -> Result<Window<'_>> {
+    pub(crate) fn token(&self, offset: usize, length: usize, op: Op) -> Result<Token> {
         self.check(offset, length)?;
-        let token = self.memory.token(offset, length, direction)?;
-        self.open.fetch_add(1, Ordering::AcqRel);
-        Ok(Window { buffer: self, token })
+        self.memory.token(offset, length, op)
     }
 
     pub(crate) fn check(&self, offset: usize, length: usize) -> Result<()> {
@@ -222,26 +195,10 @@ impl Buffer {
     }
 }
 
-/// A token in use. Dropping it without [`close`](Self::close) leaves the request counted as unanswered.
-#[derive(Debug)]
-pub(crate) struct Window<'a> {
-    buffer: &'a Buffer,
-    token: Token,
-}
-
-impl Window<'_> {
-    pub(crate) fn token(&self) -> &Token {
-        &self.token
-    }
-
-    /// Says that the gateway is done with the memory, or was never told of it.
-    pub(crate) fn close(self) {
-        self.buffer.open.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use super::super::testing::VecMemory;
     use super::*;
 
@@ -249,9 +206,9 @@ mod tests {
     fn an_answered_request_keeps_the_registration() {
         let memory = VecMemory::new(64);
         let revoked = memory.revocations();
-        let buffer = Buffer::new(Box::new(memory));
-        buffer.open_window(0, 64, Direction::Put).unwrap().close();
-        buffer.as_slice().unwrap();
+        let buffer = Buffer::new(memory);
+        buffer.token(0, 64, Op::Put).unwrap().finish();
+        buffer.copy_out(0, &mut [0]).unwrap();
         assert_eq!(revoked.load(Ordering::Relaxed), 0);
     }
 
@@ -259,19 +216,19 @@ mod tests {
     fn bytes_are_seen_only_after_an_unanswered_request_lost_its_access() {
         let memory = VecMemory::new(64);
         let revoked = memory.revocations();
-        let mut buffer = Buffer::new(Box::new(memory));
-        drop(buffer.open_window(0, 64, Direction::Get).unwrap());
+        let mut buffer = Buffer::new(memory);
+        drop(buffer.token(0, 64, Op::Get).unwrap());
         assert_eq!(revoked.load(Ordering::Relaxed), 0);
         buffer.copy_in(0, b"x").unwrap();
         assert_eq!(revoked.load(Ordering::Relaxed), 1);
-        buffer.as_slice().unwrap();
+        buffer.copy_out(0, &mut [0]).unwrap();
         assert_eq!(revoked.load(Ordering::Relaxed), 1);
     }
 
     #[test]
     fn bounds_do_not_wrap() {
-        let buffer = Buffer::new(Box::new(VecMemory::new(64)));
-        assert!(buffer.open_window(1, usize::MAX, Direction::Get).is_err());
+        let buffer = Buffer::new(VecMemory::new(64));
+        assert!(buffer.token(1, usize::MAX, Op::Get).is_err());
         assert!(buffer.copy_out(60, &mut [0; 5]).is_err());
         assert!(buffer.copy_out(59, &mut [0; 5]).is_ok());
     }

@@ -112,16 +112,9 @@ pub enum Error {
     /// Registration, a token, or another call of the RDMA layer failed.
     #[error(transparent)]
     Rdma(#[from] crate::rdma::Error),
-    /// The memory of a buffer could not be read or written.
-    #[error("{operation} of {memory} memory: {reason}")]
-    Memory {
-        /// What was done.
-        operation: &'static str,
-        /// Kind of memory.
-        memory: super::MemoryKind,
-        /// The cause.
-        reason: String,
-    },
+    /// Memory of a GPU could not be had, registered, read or written.
+    #[error(transparent)]
+    Gpu(#[from] crate::gpu::Error),
 }
 
 impl Error {
@@ -157,7 +150,7 @@ impl Error {
                 | Self::Certificates { .. }
                 | Self::Sign { .. }
                 | Self::Rdma(_)
-                | Self::Memory { .. }
+                | Self::Gpu(_)
         )
     }
 

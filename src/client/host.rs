@@ -1,7 +1,43 @@
-//! Host memory that is not registered: for standard S3 where there is no RDMA.
+//! Host memory: registered with the client library, or plain for standard S3.
 
-use super::{Buffer, Direction, Error, Memory, MemoryKind, Result, Token};
-use crate::rdma::{HostMemory, HugePages, Lease};
+use super::{Buffer, Error, Memory, MemoryKind, Result, Token};
+use crate::rdma::{ClientMemory, HostMemory, HugePages, Lease, Op};
+
+impl Memory for ClientMemory {
+    fn len(&self) -> usize {
+        ClientMemory::len(self)
+    }
+
+    fn kind(&self) -> MemoryKind {
+        MemoryKind::Host
+    }
+
+    fn token(&self, offset: usize, length: usize, op: Op) -> Result<Token> {
+        Ok(Token::new(self.owned_token(op, offset, length)?))
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        ClientMemory::as_mut_slice(self)?;
+        Ok(())
+    }
+
+    fn copy_in(&mut self, offset: usize, data: &[u8]) -> Result<()> {
+        Ok(ClientMemory::copy_in(self, offset, data)?)
+    }
+
+    fn copy_out(&self, offset: usize, out: &mut [u8]) -> Result<()> {
+        Ok(ClientMemory::copy_out(self, offset, out)?)
+    }
+
+    fn fill(&mut self, value: u8) -> Result<()> {
+        ClientMemory::as_mut_slice(self)?.fill(value);
+        Ok(())
+    }
+
+    fn as_mut_slice(&mut self) -> Result<Option<&mut [u8]>> {
+        Ok(Some(ClientMemory::as_mut_slice(self)?))
+    }
+}
 
 /// Page-aligned memory of the host, without a registration.
 #[derive(Debug)]
@@ -14,14 +50,13 @@ impl Buffer {
     /// # Errors
     /// When the memory cannot be had, or `len` is 0.
     pub fn unregistered(len: usize) -> Result<Self> {
-        Ok(Self::new(Box::new(PlainMemory(host_lease(len)?))))
+        Ok(Self::new(PlainMemory(HostMemory::allocate(len, HugePages::Advise)?.into_whole())))
     }
 }
 
-/// One lease over a new allocation of `len` bytes.
-pub(crate) fn host_lease(len: usize) -> Result<Lease> {
-    let (_, leases) = HostMemory::allocate(len, HugePages::Advise)?.into_leases(len)?;
-    leases.into_iter().next().ok_or_else(|| Error::Invalid { what: "a buffer of 0 bytes".to_owned() })
+/// Refuses a token for memory that is not registered.
+pub(super) fn not_registered() -> Error {
+    Error::Invalid { what: "the buffer is not registered for RDMA".to_owned() }
 }
 
 impl Memory for PlainMemory {
@@ -33,11 +68,11 @@ impl Memory for PlainMemory {
         MemoryKind::Host
     }
 
-    fn token(&self, _: usize, _: usize, _: Direction) -> Result<Token> {
-        Err(Error::Invalid { what: "the buffer is not registered for RDMA".to_owned() })
+    fn token(&self, _: usize, _: usize, _: Op) -> Result<Token> {
+        Err(not_registered())
     }
 
-    fn revoke(&self) -> Result<()> {
+    fn settle(&mut self) -> Result<()> {
         Ok(())
     }
 
@@ -56,11 +91,7 @@ impl Memory for PlainMemory {
         Ok(())
     }
 
-    fn as_slice(&self) -> Option<&[u8]> {
-        Some(&self.0)
-    }
-
-    fn as_mut_slice(&mut self) -> Option<&mut [u8]> {
-        Some(&mut self.0)
+    fn as_mut_slice(&mut self) -> Result<Option<&mut [u8]>> {
+        Ok(Some(&mut self.0))
     }
 }

@@ -4,8 +4,9 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Direction, Memory, MemoryKind, Result, Token};
-use crate::rdma::Descriptor;
+use super::token::Grant;
+use super::{Memory, MemoryKind, Result, Token};
+use crate::rdma::{Descriptor, Op};
 
 /// Address that the invented tokens give to the memory's first byte.
 pub const BASE: u64 = 0x7000_0000_0000;
@@ -17,6 +18,8 @@ pub const BASE: u64 = 0x7000_0000_0000;
 #[derive(Debug)]
 pub struct VecMemory {
     bytes: Peer,
+    /// Tokens that have not been finished.
+    open: Arc<AtomicUsize>,
     revocations: Arc<AtomicUsize>,
     rkey: AtomicU32,
 }
@@ -46,6 +49,7 @@ impl VecMemory {
     pub fn new(len: usize) -> Self {
         Self {
             bytes: Peer(Arc::new(Mutex::new(vec![0; len]))),
+            open: Arc::default(),
             revocations: Arc::default(),
             rkey: AtomicU32::new(1),
         }
@@ -60,6 +64,33 @@ impl VecMemory {
     pub fn peer(&self) -> Peer {
         self.bytes.clone()
     }
+
+    fn revoke_open(&self) {
+        if self.open.swap(0, Ordering::Relaxed) > 0 {
+            self.revocations.fetch_add(1, Ordering::Relaxed);
+            self.rkey.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+struct InventedToken {
+    text: String,
+    descriptor: Descriptor,
+    open: Arc<AtomicUsize>,
+}
+
+impl Grant for InventedToken {
+    fn text(&self) -> &str {
+        &self.text
+    }
+
+    fn descriptor(&self) -> &Descriptor {
+        &self.descriptor
+    }
+
+    fn finish(self: Box<Self>) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Memory for VecMemory {
@@ -71,7 +102,7 @@ impl Memory for VecMemory {
         MemoryKind::Host
     }
 
-    fn token(&self, offset: usize, length: usize, _: Direction) -> Result<Token> {
+    fn token(&self, offset: usize, length: usize, _: Op) -> Result<Token> {
         let descriptor = Descriptor {
             address: BASE + offset as u64,
             size: length as u32,
@@ -81,26 +112,33 @@ impl Memory for VecMemory {
             has_gid: true,
             gid: Descriptor::gid_of(std::net::Ipv4Addr::LOCALHOST.into()),
         };
-        Token::new(descriptor.to_string(), None)
+        self.open.fetch_add(1, Ordering::Relaxed);
+        Ok(Token::new(InventedToken {
+            text: descriptor.to_string(),
+            descriptor,
+            open: Arc::clone(&self.open),
+        }))
     }
 
-    fn revoke(&self) -> Result<()> {
-        self.revocations.fetch_add(1, Ordering::Relaxed);
-        self.rkey.fetch_add(1, Ordering::Relaxed);
+    fn settle(&mut self) -> Result<()> {
+        self.revoke_open();
         Ok(())
     }
 
     fn copy_in(&mut self, offset: usize, data: &[u8]) -> Result<()> {
+        self.revoke_open();
         self.bytes.write(offset, data);
         Ok(())
     }
 
     fn copy_out(&self, offset: usize, out: &mut [u8]) -> Result<()> {
+        self.revoke_open();
         out.copy_from_slice(&self.bytes.lock()[offset..offset + out.len()]);
         Ok(())
     }
 
     fn fill(&mut self, value: u8) -> Result<()> {
+        self.revoke_open();
         self.bytes.lock().fill(value);
         Ok(())
     }

@@ -7,9 +7,12 @@
 pub mod args;
 pub mod bench;
 mod command;
+mod copy;
 mod devices;
 pub mod exit;
 pub mod json;
+mod launch;
+mod memory;
 pub mod plan;
 pub mod plot;
 mod progress;

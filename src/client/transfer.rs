@@ -9,8 +9,9 @@ use super::connection::Response;
 use super::reply::{Verdict, judge};
 use super::request::{Call, s3_error};
 use super::standard::{checksum_header, stored_checksums};
-use super::{Breach, Buffer, Client, ContentRange, Direction, Error, MAX_TRANSFER, Result};
+use super::{Breach, Buffer, Client, ContentRange, Error, MAX_TRANSFER, Result};
 use crate::digest::Algorithm;
+use crate::rdma::Op;
 
 /// What carried the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,6 +44,8 @@ pub struct GetOptions {
     pub expect: Option<u64>,
     /// Takes the body over HTTP when the gateway declines RDMA, instead of an error.
     pub fall_back: bool,
+    /// Only while the object has this `ETag`, as it was sent, with its quotes.
+    pub if_match: Option<String>,
     /// Asks for the stored checksums (`x-amz-checksum-mode: ENABLED`).
     pub checksums: bool,
 }
@@ -199,8 +202,8 @@ impl Client {
         options: &GetOptions,
         window: usize,
     ) -> Result<Got> {
-        let open = buffer.open_window(options.offset, window, Direction::Get)?;
-        let headers = self.shared.dialect.headers(open.token(), window as u64)?;
+        let token = buffer.token(options.offset, window, Op::Get)?;
+        let headers = self.shared.dialect.headers(&token, window as u64)?;
         let outcome = match get_call(bucket, key, options) {
             Ok(call) => self.send(call.headers(headers)).await,
             Err(error) => Err(error),
@@ -210,18 +213,18 @@ impl Client {
             Ok(reply) => {
                 let error = s3_error(reply).await;
                 if error.is_answer() {
-                    open.close();
+                    token.finish();
                 }
                 return Err(error);
             }
             Err(error) => {
                 if error.is_answer() {
-                    open.close();
+                    token.finish();
                 }
                 return Err(error);
             }
         };
-        open.close();
+        token.finish();
         let breach = |breach| Error::Reply { operation: reply.operation().to_owned(), breach };
         match judge(reply.status(), reply.headers(), false).map_err(breach)? {
             Verdict::Declined if reply.status().as_u16() >= 300 => {
@@ -307,13 +310,13 @@ impl Client {
     ) -> Result<Put> {
         let length = range.len() as u64;
         let call = with_checksum(call, options)?;
-        let open = buffer.open_window(range.start, range.len(), Direction::Put)?;
-        let headers = self.shared.dialect.headers(open.token(), length)?;
+        let token = buffer.token(range.start, range.len(), Op::Put)?;
+        let headers = self.shared.dialect.headers(&token, length)?;
         let reply = match self.send(call.headers(headers)).await {
             Ok(reply) => reply,
             Err(error) => {
                 if error.is_answer() {
-                    open.close();
+                    token.finish();
                 }
                 return Err(error);
             }
@@ -321,11 +324,11 @@ impl Client {
         if reply.status().as_u16() >= 300 && reply.status().as_u16() != 501 {
             let error = s3_error(reply).await;
             if error.is_answer() {
-                open.close();
+                token.finish();
             }
             return Err(error);
         }
-        open.close();
+        token.finish();
         let breach = |breach| Error::Reply { operation: reply.operation().to_owned(), breach };
         match judge(reply.status(), reply.headers(), true).map_err(breach)? {
             Verdict::Declined => Err(declined(reply).await),
@@ -405,6 +408,9 @@ fn get_call<'a>(bucket: &'a str, key: &'a str, options: &GetOptions) -> Result<C
     if let Some(range) = &options.range {
         call = call.header("range", &format!("bytes={}-{}", range.start, range.end - 1))?;
     }
+    if let Some(etag) = &options.if_match {
+        call = call.header("if-match", etag)?;
+    }
     if options.checksums {
         call = call.header("x-amz-checksum-mode", "ENABLED")?;
     }
@@ -466,7 +472,7 @@ async fn put(reply: Response, carrier: Carrier) -> Result<Put> {
 async fn declined(reply: Response) -> Error {
     let operation = reply.operation().to_owned();
     if reply.status().as_u16() < 300 {
-        return Error::Declined { operation, reason: "reply 501".to_owned() };
+        return Error::Declined { operation, reason: "x-amz-rdma-reply: 501".to_owned() };
     }
     match s3_error(reply).await {
         Error::S3 { code, message, .. } => {

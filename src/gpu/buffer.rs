@@ -119,6 +119,9 @@ impl Drop for DeviceBuffer {
             // SAFETY: the pointer is that of `allocate`, and nothing else frees it.
             call("cuMemFree", || unsafe { result::free_sync(self.start) })
         });
+        // The driver unpins asynchronously, and a registration that follows must come after that
+        // ("cuObjClient API Specification", on releasing device memory).
+        let freed = freed.and_then(|()| self.gpu.synchronize());
         if let Err(error) = freed {
             tracing::warn!(%error, bytes = self.len, "device memory was not freed");
         }

@@ -30,6 +30,9 @@ pub enum Error {
         /// Name and text of its result.
         reason: String,
     },
+    /// The cuObject client refused the memory, or did not let go of it.
+    #[error("GPU memory: {0}; nvidia_peermem or dma-buf must be there for it, see `cuobjtest devices`")]
+    Register(#[source] crate::rdma::Error),
     /// A copy would leave the buffer.
     #[error("{operation}: {length} bytes at offset {offset} do not fit in a device buffer of {size}")]
     OutOfBounds {

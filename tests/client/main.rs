@@ -1,4 +1,5 @@
 //! The client library against a scripted server: what it sends, and what it makes of replies.
+#![cfg(feature = "client")]
 
 mod replies;
 mod requests;
@@ -29,5 +30,5 @@ fn buffer(content: &[u8]) -> (Buffer, Peer) {
     let memory = VecMemory::new(content.len());
     let peer = memory.peer();
     peer.write(0, content);
-    (Buffer::new(Box::new(memory)), peer)
+    (Buffer::new(memory), peer)
 }

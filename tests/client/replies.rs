@@ -158,7 +158,7 @@ async fn a_get_that_was_not_answered_loses_its_access_before_the_next() {
         peer.write(0, b"some bytes");
         if number == 0 { Reply::close() } else { Reply::rdma(200, 10) }
     });
-    let mut buffer = Buffer::new(Box::new(memory));
+    let mut buffer = Buffer::new(memory);
     client(&server).get("bucket", "key", &mut buffer, &GetOptions::exactly(10)).await.unwrap();
     assert_eq!(revoked.load(Ordering::Relaxed), 1);
     let rkeys: Vec<u32> = server
@@ -180,7 +180,7 @@ async fn a_get_that_was_given_up_loses_its_access_before_the_bytes_are_seen() {
         let _ = held.recv();
         Reply::close()
     });
-    let mut buffer = Buffer::new(Box::new(memory));
+    let mut buffer = Buffer::new(memory);
     let client = builder(&server).attempts(1).build().unwrap();
     {
         let options = GetOptions::exactly(10);

@@ -37,22 +37,18 @@ pub struct Cli {
 /// Tasks beside the test.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Copies one file to or from the gateway by RDMA; one side is s3://bucket/key.
+    Cp(CopyArgs),
     /// Lists RDMA devices, marks the one that would be used, and says what is missing.
     Devices(DevicesArgs),
 }
 
-/// Flags of the test.
+/// Flags of all tasks that speak to the gateway.
 #[derive(Debug, Clone, Args)]
-pub struct TestArgs {
+pub struct ConnectionArgs {
     /// URL of the gateway.
     #[arg(long, value_name = "URL", default_value = "http://localhost:7070", help_heading = CONNECTION)]
     pub endpoint: String,
-    /// Bucket; made when absent.
-    #[arg(long, value_name = "NAME", default_value = "cuobjtest", help_heading = CONNECTION)]
-    pub bucket: String,
-    /// Object key. With --concurrency, workers after the first append `-1`, `-2` and so on.
-    #[arg(long, value_name = "KEY", default_value = "cuobjtest-object", help_heading = CONNECTION)]
-    pub key: String,
     /// S3 access key.
     #[arg(long, value_name = "KEY", env = "AWS_ACCESS_KEY_ID", default_value = "admin", help_heading = CONNECTION)]
     pub access: String,
@@ -86,6 +82,31 @@ pub struct TestArgs {
     /// Sends the body over HTTP when the gateway declines RDMA, instead of failing.
     #[arg(long, help_heading = CONNECTION)]
     pub fall_back: bool,
+}
+
+/// Flags that choose memory.
+#[derive(Debug, Clone, Args)]
+pub struct MemoryArgs {
+    /// Memory of the buffers. Default: gpu where a CUDA device is present and the client library can use it.
+    #[arg(long, value_enum, help_heading = MEMORY)]
+    pub memory: Option<MemoryArg>,
+    /// Number of the CUDA device.
+    #[arg(long, value_name = "N", help_heading = MEMORY)]
+    pub gpu: Option<u32>,
+}
+
+/// Flags of the test.
+#[derive(Debug, Clone, Args)]
+pub struct TestArgs {
+    /// Where the gateway is, and who asks.
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+    /// Bucket; made when absent.
+    #[arg(long, value_name = "NAME", default_value = "cuobjtest", help_heading = CONNECTION)]
+    pub bucket: String,
+    /// Object key. With --concurrency, workers after the first append `-1`, `-2` and so on.
+    #[arg(long, value_name = "KEY", default_value = "cuobjtest-object", help_heading = CONNECTION)]
+    pub key: String,
 
     /// Bytes of each transfer: 4MiB, 1GiB, 1000000. Default 64MiB; with --get-only the object's size.
     #[arg(long, value_name = "SIZE", help_heading = WORK)]
@@ -132,12 +153,9 @@ pub struct TestArgs {
     #[arg(long, conflicts_with = "get_only", help_heading = WORK)]
     pub cleanup: bool,
 
-    /// Memory of the buffers. Default: gpu where a CUDA device is present and the client library can use it.
-    #[arg(long, value_enum, help_heading = MEMORY)]
-    pub memory: Option<MemoryArg>,
-    /// Number of the CUDA device.
-    #[arg(long, value_name = "N", help_heading = MEMORY)]
-    pub gpu: Option<u32>,
+    /// What buffers are made of.
+    #[command(flatten)]
+    pub memory: MemoryArgs,
 
     /// Writes results as JSON to a file, or in place of the table to standard output (`-`).
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
@@ -148,6 +166,29 @@ pub struct TestArgs {
     /// Leaves out the row of each iteration.
     #[arg(long, short, help_heading = OUTPUT)]
     pub quiet: bool,
+}
+
+/// Flags of `cuobjtest cp`.
+#[derive(Debug, Clone, Args)]
+pub struct CopyArgs {
+    /// What is copied: a file, or s3://bucket/key.
+    #[arg(value_name = "SRC")]
+    pub source: String,
+    /// Where it goes: s3://bucket/key (the bucket must be there), or a file, which is replaced.
+    #[arg(value_name = "DST")]
+    pub destination: String,
+    /// Where the gateway is, and who asks.
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+    /// What buffers are made of.
+    #[command(flatten)]
+    pub memory: MemoryArgs,
+    /// Standard S3, with bodies over HTTP.
+    #[arg(long = "std-s3", help_heading = WORK)]
+    pub standard: bool,
+    /// Uploads in parts of this size. Files of more than 1 GiB go in parts of 256MiB without it.
+    #[arg(long, value_name = "SIZE", help_heading = WORK)]
+    pub multipart: Option<String>,
 }
 
 /// Flags of `cuobjtest devices`.
@@ -229,10 +270,17 @@ pub fn with_two_dashes(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsS
             }
             Some((_, true)) if matches!(value, Some("false" | "0" | "f" | "F" | "FALSE" | "False")) => {}
             Some(_) => rewritten.push(format!("--{body}").into()),
+            // So that clap names the unknown flag and not the short one that it begins with.
+            None if name.len() > 1 && !short_with_value(body) => rewritten.push(format!("--{body}").into()),
             None => rewritten.push(argument),
         }
     }
     rewritten
+}
+
+/// True for `n5` and `n=5`, where the value is glued to the short flag.
+fn short_with_value(body: &str) -> bool {
+    body.strip_prefix('n').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit() || c == '='))
 }
 
 #[cfg(test)]
@@ -251,7 +299,7 @@ mod tests {
     #[test_case("--n 5", "--n 5"; "n with two dashes")]
     #[test_case("-std-s3=true -put-only=false", "--std-s3"; "switches with values")]
     #[test_case("-std-s3=maybe", "--std-s3=maybe"; "bad value is left to clap")]
-    #[test_case("-nonsense", "-nonsense"; "unknown")]
+    #[test_case("-nonsense -n5", "--nonsense -n5"; "unknown")]
     #[test_case("-help", "--help"; "help")]
     #[test_case("devices -json", "devices --json"; "subcommand")]
     #[test_case("-- -size", "-- -size"; "after two dashes")]

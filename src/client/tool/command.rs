@@ -7,17 +7,21 @@ use std::time::Instant;
 
 use super::args::{self, Cli, Command};
 use super::bench::{self, Interrupt, Outcome};
+use super::memory::Memory;
 use super::plan::{Mode, Operations, Plan, Until};
 use super::progress::Progress;
 use super::worker::{Task, Worker};
-use super::{Exit, Failure, json, plot, report};
-use crate::client::{Buffer, MemoryKind, RdmaSession};
+use super::{Exit, Failure, json, launch, plot, report};
+use crate::client::Buffer;
+use crate::client::environment::RdmaEnvironment;
+use crate::rdma::Provider;
 
 /// Runs `cuobjtest` with the process' arguments, the program's name first.
 ///
 /// Results go to standard output, everything else to standard error.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
-    let cli = match args::parse(arguments) {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let cli = match args::parse(arguments.clone()) {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version are errors to clap, with the code 0.
@@ -30,7 +34,14 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Cli { command: Some(Command::Devices(devices)), .. } => {
             super::devices::run(&devices, &mut Stdout::default())
         }
-        Cli { command: None, test } => Plan::new(&test).and_then(|plan| execute(&plan)),
+        Cli { command: Some(Command::Cp(copy)), .. } => {
+            prepare_library(&arguments, copy.standard, &copy.connection.endpoint)
+                .and_then(|()| super::copy::run(&copy))
+        }
+        Cli { command: None, test } => Plan::new(&test).and_then(|plan| {
+            prepare_library(&arguments, plan.standard, &plan.endpoint)?;
+            execute(&plan)
+        }),
     };
     match done {
         Ok(exit) => exit,
@@ -46,6 +57,25 @@ fn start_log() {
     use tracing_subscriber::EnvFilter;
     let filter = EnvFilter::try_from_env("VGWRDMA_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).try_init();
+}
+
+/// Brings the RDMA settings of the environment into force, or says that they have none.
+fn prepare_library(arguments: &[OsString], standard: bool, endpoint: &str) -> Result<(), Failure> {
+    let usage = |error: &dyn std::fmt::Display| Failure::Usage(error.to_string());
+    let environment = RdmaEnvironment::from_process().map_err(|e| usage(&e))?;
+    if standard {
+        let set = environment.set();
+        if !set.is_empty() {
+            eprintln!("cuobjtest: {} no effect with -std-s3", have(&set));
+        }
+        return Ok(());
+    }
+    let provider = Provider::current().map_err(|e| usage(&e))?;
+    launch::configure(arguments, endpoint, &environment, provider.maker)
+}
+
+fn have(names: &[&str]) -> String {
+    format!("{} {}", names.join(", "), if names.len() == 1 { "has" } else { "have" })
 }
 
 /// Standard output, where a reader that has gone is no failure.
@@ -88,7 +118,7 @@ fn execute(plan: &Plan) -> Result<Exit, Failure> {
     let interrupt = Interrupt::watch_signals()?;
     // Mistakes in the flags show before anything is started.
     plan.client.clone().build().map_err(|e| Failure::transfer("", e))?;
-    let memory = Memory::open(plan)?;
+    let memory = Memory::open(plan.standard, plan.memory, plan.gpu)?;
     let modes = modes(plan, &memory);
 
     let mut plan = plan.clone();
@@ -131,37 +161,11 @@ fn execute(plan: &Plan) -> Result<Exit, Failure> {
     Ok(Exit::Verified)
 }
 
-/// What buffers are made of.
-enum Memory {
-    Registered { session: RdmaSession, kind: MemoryKind },
-    Plain,
-}
-
-impl Memory {
-    /// Only standard S3 does without the RDMA session; nothing falls back to it silently.
-    fn open(plan: &Plan) -> Result<Self, Failure> {
-        if plan.standard {
-            return Ok(Self::Plain);
-        }
-        let session = RdmaSession::open().map_err(|e| Failure::transfer("", e))?;
-        let kind = plan.memory.unwrap_or_else(|| session.default_memory());
-        Ok(Self::Registered { session, kind })
-    }
-
-    fn buffer(&self, length: usize) -> Result<Buffer, Failure> {
-        let made = match self {
-            Self::Plain => Buffer::unregistered(length),
-            Self::Registered { session, .. } => session.host_buffer(length),
-        };
-        made.map_err(|e| Failure::transfer("buffer", e))
-    }
-}
-
 fn modes(plan: &Plan, memory: &Memory) -> Vec<Mode> {
-    match memory {
-        Memory::Plain => vec![Mode::Standard],
-        Memory::Registered { kind, .. } if plan.sweep => vec![Mode::Rdma(*kind), Mode::Standard],
-        Memory::Registered { kind, .. } => vec![Mode::Rdma(*kind)],
+    match (plan.standard, plan.sweep) {
+        (true, _) => vec![Mode::Standard],
+        (false, true) => vec![memory.mode(), Mode::Standard],
+        (false, false) => vec![memory.mode()],
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use super::super::Error;
+use crate::client::Error;
+use crate::{gpu, rdma};
 
 /// Exit codes of `cuobjtest`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +102,12 @@ impl Failure {
             Self::Interrupted => Exit::Interrupted,
             Self::Transfer { source, .. } => match **source {
                 Error::Endpoint { .. } | Error::Certificates { .. } => Exit::Usage,
-                Error::Rdma(crate::rdma::Error::ClientUnavailable { .. }) => Exit::HardwareAbsent,
+                Error::Rdma(rdma::Error::ClientUnavailable { .. } | rdma::Error::Register { .. }) => {
+                    Exit::HardwareAbsent
+                }
+                Error::Gpu(gpu::Error::NoDriver | gpu::Error::NoDevice { .. } | gpu::Error::Register(_)) => {
+                    Exit::HardwareAbsent
+                }
                 _ => Exit::Failed,
             },
             Self::Mismatch { .. } | Self::Output { .. } => Exit::Failed,

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::args::{MemoryArg, TestArgs, Verify};
+use super::args::{ConnectionArgs, MemoryArg, MemoryArgs, TestArgs, Verify};
 use super::{Failure, args};
 use crate::client::{
     Client, ClientBuilder, Credentials, Dialect, MAX_PARTS, MAX_TRANSFER, MemoryKind, Timeouts, Trust,
@@ -119,10 +119,7 @@ impl Plan {
     /// # Errors
     /// [`Failure::Usage`] naming the flag and the cure.
     pub fn new(args: &TestArgs) -> Result<Self, Failure> {
-        if args.secret.is_empty() {
-            let usage = args::usage();
-            return Err(Failure::Usage(format!("-secret or AWS_SECRET_ACCESS_KEY is required\n\n{usage}")));
-        }
+        let client = client(&args.connection)?;
         if args.bucket.is_empty() || args.bucket.contains('/') {
             return Err(Failure::Usage(format!("-bucket: {:?} is not a bucket name", args.bucket)));
         }
@@ -155,10 +152,10 @@ impl Plan {
                 range.end - 1
             )));
         }
-        let memory = memory(args)?;
+        let memory = memory(&args.memory)?;
         Ok(Self {
-            client: client(args)?,
-            endpoint: args.endpoint.clone(),
+            client,
+            endpoint: args.connection.endpoint.clone(),
             bucket: args.bucket.clone(),
             key: args.key.clone(),
             sizes,
@@ -173,10 +170,10 @@ impl Plan {
             part_size,
             range,
             verify: args.verify,
-            fall_back: args.fall_back,
+            fall_back: args.connection.fall_back,
             cleanup: args.cleanup,
             memory,
-            gpu: args.gpu,
+            gpu: args.memory.gpu,
             json: args.json.clone(),
             plot: args.plot.clone(),
             quiet: args.quiet,
@@ -202,7 +199,8 @@ impl Plan {
     }
 }
 
-fn memory(args: &TestArgs) -> Result<Option<MemoryKind>, Failure> {
+/// Which kind of memory was named.
+pub(super) fn memory(args: &MemoryArgs) -> Result<Option<MemoryKind>, Failure> {
     match (args.memory, args.gpu) {
         (Some(MemoryArg::Host), Some(_)) => {
             Err(Failure::Usage("-gpu has no effect with -memory host; leave one of them out".to_owned()))
@@ -213,7 +211,12 @@ fn memory(args: &TestArgs) -> Result<Option<MemoryKind>, Failure> {
     }
 }
 
-fn client(args: &TestArgs) -> Result<ClientBuilder, Failure> {
+/// The client of a connection.
+pub(super) fn client(args: &ConnectionArgs) -> Result<ClientBuilder, Failure> {
+    if args.secret.is_empty() {
+        let usage = args::usage();
+        return Err(Failure::Usage(format!("-secret or AWS_SECRET_ACCESS_KEY is required\n\n{usage}")));
+    }
     if args.insecure && args.ca_bundle.is_some() && !from_environment("AWS_CA_BUNDLE", args) {
         return Err(Failure::Usage(
             "-insecure and -ca-bundle contradict each other; leave one out".to_owned(),
@@ -239,7 +242,7 @@ fn client(args: &TestArgs) -> Result<ClientBuilder, Failure> {
 }
 
 /// True when the bundle was taken from the environment, where it may be set for other programs.
-fn from_environment(name: &str, args: &TestArgs) -> bool {
+fn from_environment(name: &str, args: &ConnectionArgs) -> bool {
     std::env::var_os(name).is_some_and(|value| args.ca_bundle.as_deref() == Some(value.as_ref()))
 }
 
@@ -255,7 +258,7 @@ fn sizes(args: &TestArgs, part_size: Option<u64>) -> Result<Vec<u64>, Failure> {
     }
 }
 
-fn size(flag: &str, text: &str, most: u64) -> Result<u64, Failure> {
+pub(super) fn size(flag: &str, text: &str, most: u64) -> Result<u64, Failure> {
     let bytes = parse_size(text).map_err(|e| Failure::Usage(format!("{flag}: {e}")))?;
     if bytes == 0 || bytes > most {
         let hint =
