@@ -4,14 +4,16 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use s3s::access::{S3Access, S3AccessContext};
+use s3s::dto::{CopyObjectInput, CopySource, UploadPartCopyInput};
 use s3s::path::S3Path;
-use s3s::{S3ErrorCode, S3Result};
+use s3s::{S3ErrorCode, S3Request, S3Result};
 
 use super::account::{Account, Accounts, Role};
 use super::acl::Acl;
 use super::blocking::Blocking;
 use super::error::s3;
 use super::metrics::Metrics;
+use super::ops::Source;
 use super::rdma::gate::Gate;
 use super::request::RequestContext;
 use crate::store::Store;
@@ -72,6 +74,18 @@ impl Access {
         if acl.allows(&account.access, reads_only(operation)) { Ok(()) } else { denied() }
     }
 
+    /// Whether the caller may read what a copy reads.
+    async fn may_copy_from(&self, account: Option<&Account>, source: &CopySource) -> S3Result<()> {
+        let denied = || s3(S3ErrorCode::AccessDenied, "Access Denied");
+        let account = account.ok_or_else(denied)?;
+        let source = Source::of(source)?;
+        if account.role == Role::Admin || self.acl(&source.bucket).await?.allows(&account.access, true) {
+            Ok(())
+        } else {
+            Err(denied())
+        }
+    }
+
     async fn acl(&self, bucket: &str) -> S3Result<Acl> {
         let (store, bucket) = (self.store.clone(), bucket.to_owned());
         let value = self.blocking.run(move || store.bucket_attribute(&bucket, "acl")).await??;
@@ -129,6 +143,14 @@ impl S3Access for Access {
             extensions.insert(intent);
         }
         Ok(())
+    }
+
+    async fn copy_object(&self, req: &mut S3Request<CopyObjectInput>) -> S3Result<()> {
+        self.may_copy_from(req.extensions.get(), &req.input.copy_source).await
+    }
+
+    async fn upload_part_copy(&self, req: &mut S3Request<UploadPartCopyInput>) -> S3Result<()> {
+        self.may_copy_from(req.extensions.get(), &req.input.copy_source).await
     }
 }
 

@@ -83,7 +83,6 @@ fn refuse_unsupported(headers: &HeaderMap) -> S3Result<()> {
     for name in headers.keys() {
         let name = name.as_str();
         let unsupported = name.starts_with("x-amz-server-side-encryption")
-            || name.starts_with("x-amz-object-lock-")
             || name.starts_with("x-amz-grant-")
             || name == "x-amz-write-offset-bytes";
         if unsupported {
@@ -213,7 +212,6 @@ mod tests {
     }
 
     #[test_case("x-amz-server-side-encryption", "AES256" => "NotImplemented")]
-    #[test_case("x-amz-object-lock-mode", "GOVERNANCE" => "NotImplemented")]
     #[test_case("x-amz-storage-class", "GLACIER" => "InvalidStorageClass")]
     #[test_case("x-amz-acl", "public-read" => "AccessControlListNotSupported")]
     #[test_case("x-amz-website-redirect-location", "ftp://x" => "InvalidRedirectLocation")]

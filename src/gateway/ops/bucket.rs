@@ -117,8 +117,12 @@ pub(crate) async fn create_bucket(
             ),
         ));
     }
-    if input.object_lock_enabled_for_bucket == Some(true) {
-        return Err(s3(S3ErrorCode::NotImplemented, "object lock is not implemented"));
+    let locked = input.object_lock_enabled_for_bucket == Some(true);
+    if locked && !service.store.versioning_available() {
+        return Err(s3(
+            S3ErrorCode::NotImplemented,
+            "object lock needs versions, and this gateway has no --versioning-dir",
+        ));
     }
     let grants = [
         &input.grant_full_control,
@@ -132,12 +136,24 @@ pub(crate) async fn create_bucket(
     }
     let mut attributes = BTreeMap::new();
     attributes.insert("acl".to_owned(), Acl::private(&owner).to_json());
-    let ownership =
-        input.object_ownership.map_or("BucketOwnerEnforced".to_owned(), |o| o.as_str().to_owned());
-    attributes.insert("ownership".to_owned(), ownership.into_bytes());
+    let enforced = ObjectOwnership::from_static(ObjectOwnership::BUCKET_OWNER_ENFORCED);
+    let ownership = super::permissions::ownership(input.object_ownership.as_ref().unwrap_or(&enforced))?;
+    attributes.insert("ownership".to_owned(), ownership);
+    if locked {
+        attributes.insert("bucket-lock".to_owned(), super::lock::new_configuration());
+    }
     let bucket = input.bucket.clone();
     let location = format!("/{bucket}");
-    match service.on_store(move |store| Ok(store.create_bucket(&bucket, &attributes))).await? {
+    let created = service
+        .on_store(move |store| {
+            let created = store.create_bucket(&bucket, &attributes);
+            if locked && created.is_ok() {
+                store.set_versioning(&bucket, store::Versioning::Enabled)?;
+            }
+            Ok(created)
+        })
+        .await?;
+    match created {
         Ok(()) => Ok(S3Response::new(CreateBucketOutput { location: Some(location) })),
         Err(store::Error::BucketExists(_)) if service.bucket_acl(&input.bucket).await?.owner != owner => {
             Err(s3(

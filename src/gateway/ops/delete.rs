@@ -6,10 +6,11 @@ use s3s::dto::*;
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 use time::OffsetDateTime;
 
+use super::lock::may_bypass;
 use crate::gateway::conditions::condition_text;
 use crate::gateway::error::s3;
 use crate::gateway::s3::{Extras, ObjectService};
-use crate::store::WriteConditions;
+use crate::store::{DeleteRequest, WriteConditions};
 
 /// Most keys in one DeleteObjects.
 const KEYS: usize = 1000;
@@ -29,6 +30,8 @@ pub(crate) async fn delete_object(
     req: S3Request<DeleteObjectInput>,
 ) -> S3Result<S3Response<DeleteObjectOutput>> {
     let context = req.context().cloned();
+    let bypass_governance =
+        may_bypass(service, &req, &req.input.bucket, req.input.bypass_governance_retention).await?;
     let input = req.input;
     service.check_owner(&input.bucket, input.expected_bucket_owner.as_deref()).await?;
     let conditions = WriteConditions {
@@ -37,10 +40,9 @@ pub(crate) async fn delete_object(
         if_match_modified: input.if_match_last_modified_time.map(system_time),
         ..Default::default()
     };
-    let (bucket, key, version) = (input.bucket, input.key, input.version_id);
-    let deleted = service
-        .on_store(move |store| store.delete_object(&bucket, &key, version.as_deref(), &conditions))
-        .await?;
+    let (bucket, key) = (input.bucket, input.key);
+    let request = DeleteRequest { version: input.version_id, conditions, bypass_governance };
+    let deleted = service.on_store(move |store| store.delete_object_with(&bucket, &key, &request)).await?;
     if let Some(context) = context {
         context.outcome().version.clone_from(&deleted.version_id);
     }
@@ -55,6 +57,8 @@ pub(crate) async fn delete_objects(
     service: &ObjectService,
     req: S3Request<DeleteObjectsInput>,
 ) -> S3Result<S3Response<DeleteObjectsOutput>> {
+    let bypass_governance =
+        may_bypass(service, &req, &req.input.bucket, req.input.bypass_governance_retention).await?;
     let input = req.input;
     service.check_owner(&input.bucket, input.expected_bucket_owner.as_deref()).await?;
     if !(1..=KEYS).contains(&input.delete.objects.len()) {
@@ -78,7 +82,8 @@ pub(crate) async fn delete_objects(
                         if_match_modified: object.last_modified_time.map(system_time),
                         ..Default::default()
                     };
-                    Ok(store.delete_object(&bucket, &key, version.as_deref(), &conditions)?)
+                    let request = DeleteRequest { version: version.clone(), conditions, bypass_governance };
+                    Ok(store.delete_object_with(&bucket, &key, &request)?)
                 });
                 match result {
                     Ok(done) => deleted.push(DeletedObject {

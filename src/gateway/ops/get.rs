@@ -19,6 +19,7 @@ use crate::gateway::rdma::{Intent, Target, reply};
 use crate::gateway::request::{Carrier, RequestContext};
 use crate::gateway::s3::{Extras, ObjectService};
 use crate::gateway::stream::{READ, ReadAhead, read_buffer};
+use crate::store::object_lock::Retention;
 use crate::store::{ChecksumType, ObjectInfo, ObjectReader};
 use crate::transfer::{BlockSource, RemoteWindow, TransferError};
 
@@ -65,6 +66,22 @@ fn extra_headers(info: &ObjectInfo) -> HeaderMap {
 fn part_count(info: &ObjectInfo, part: Option<i32>) -> Option<i32> {
     part?;
     i32::try_from(info.attributes.part_ends.len()).ok().filter(|n| *n > 0)
+}
+
+/// Sets what the outputs of GET and HEAD say of locks.
+macro_rules! set_lock {
+    ($output:expr, $info:expr) => {{
+        let attributes = &$info.attributes;
+        let retention = attributes.retention.as_deref().and_then(|json| Retention::parse(json).ok());
+        if let Some(retention) = retention {
+            $output.object_lock_retain_until_date = retention.until().ok().map(Into::into);
+            $output.object_lock_mode = Some(retention.mode.into());
+        }
+        $output.object_lock_legal_hold_status = attributes.legal_hold.map(|on| {
+            let status = if on { ObjectLockLegalHoldStatus::ON } else { ObjectLockLegalHoldStatus::OFF };
+            ObjectLockLegalHoldStatus::from_static(status)
+        });
+    }};
 }
 
 fn tag_count(info: &ObjectInfo) -> Option<i32> {
@@ -128,6 +145,7 @@ pub(crate) async fn get_object(
     output.checksum_type = told.map(|c| checksum::kind(c.kind));
     output.parts_count = part_count(&info, part);
     output.tag_count = tag_count(&info);
+    set_lock!(output, info);
     let mut headers = extra_headers(&info);
 
     if let Some(Intent::Transfer(target)) = &intent {
@@ -254,5 +272,6 @@ pub(crate) async fn head_object(
     set_checksums!(output, told);
     output.checksum_type = told.map(|c| checksum::kind(c.kind));
     output.parts_count = part_count(&info, input.part_number);
+    set_lock!(output, info);
     Ok(S3Response::with_headers(output, extra_headers(&info)))
 }

@@ -6,6 +6,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use s3s::dto::*;
 use s3s::{S3ErrorCode, S3Request, S3Response, S3Result};
 
+use crate::gateway::checksum;
 use crate::gateway::error::s3;
 use crate::gateway::s3::ObjectService;
 use crate::store::{ListPage, ListRequest};
@@ -82,6 +83,7 @@ fn shown(page: ListPage, encoding: Encoding, owner: Option<&Owner>) -> Shown {
         .into_iter()
         .map(|object| Object {
             checksum_algorithm: object.checksum_algorithm.map(|a| vec![ChecksumAlgorithm::from(a)]),
+            checksum_type: object.checksum_type.map(checksum::kind),
             e_tag: Some(ETag::Strong(object.etag)),
             key: Some(encoding.text(object.key)),
             last_modified: Some(object.modified.into()),

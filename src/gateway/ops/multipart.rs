@@ -7,6 +7,7 @@ use s3s::dto::*;
 use s3s::{S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::list::{Encoding, count};
+use super::lock::{LockHeaders, with_default};
 use super::receive::{Incoming, Pending};
 use crate::digest::{Algorithm, Digests};
 use crate::gateway::checksum::{self, set_checksums};
@@ -45,7 +46,11 @@ impl Pending for NewPart {
     }
 }
 
-fn part_number(number: i32) -> S3Result<u32> {
+/// A part number within S3's bounds.
+///
+/// # Errors
+/// `InvalidArgument` for another.
+pub(super) fn part_number(number: i32) -> S3Result<u32> {
     u32::try_from(number).ok().filter(|n| (1..=PARTS).contains(n)).ok_or_else(|| {
         s3(S3ErrorCode::InvalidArgument, "Part number must be an integer between 1 and 10000, inclusive")
     })
@@ -90,6 +95,7 @@ pub(crate) async fn create_multipart_upload(
     service.check_owner(&req.input.bucket, req.input.expected_bucket_owner.as_deref()).await?;
     let checksum = declared(req.input.checksum_algorithm.as_ref(), req.input.checksum_type.as_ref())?;
     let attributes = headers::attributes(&req.headers, req.input.metadata.take())?;
+    let lock = LockHeaders::read(&req.headers)?;
     let (bucket, key) = (req.input.bucket, req.input.key);
     let output = CreateMultipartUploadOutput {
         bucket: Some(bucket.clone()),
@@ -98,8 +104,16 @@ pub(crate) async fn create_multipart_upload(
         checksum_type: checksum.as_ref().map(|c| checksum::kind(c.1)),
         ..Default::default()
     };
-    let request = CreateUpload { attributes, checksum };
-    let upload_id = service.on_store(move |store| store.create_upload(&bucket, &key, &request)).await?;
+    let mut request = CreateUpload { attributes, checksum };
+    let store = service.store.clone();
+    let upload_id = service
+        .blocking
+        .run(move || -> S3Result<String> {
+            (request.attributes.retention, request.attributes.legal_hold) =
+                with_default(&store, &bucket, lock)?;
+            Ok(store.create_upload(&bucket, &key, &request)?)
+        })
+        .await??;
     Ok(S3Response::new(CreateMultipartUploadOutput { upload_id: Some(upload_id), ..output }))
 }
 

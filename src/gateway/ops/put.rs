@@ -5,6 +5,7 @@ use std::io;
 use s3s::dto::*;
 use s3s::{S3Request, S3Response, S3Result};
 
+use super::lock::{LockHeaders, with_default};
 use super::receive::{Incoming, Pending, Source, stated_length};
 use crate::digest::Digests;
 use crate::gateway::checksum::{self, Expected, set_checksums};
@@ -93,7 +94,8 @@ pub(crate) async fn put_object(
     service.check_owner(&req.input.bucket, req.input.expected_bucket_owner.as_deref()).await?;
     let source = service.source(&req, body, req.input.content_length)?;
     let expected = service.expected(&req, &source)?;
-    let attributes = headers::attributes(&req.headers, metadata)?;
+    let mut attributes = headers::attributes(&req.headers, metadata)?;
+    let lock = LockHeaders::read(&req.headers)?;
     let request = PutRequest {
         size_hint: Some(source.length()),
         conditions: write_conditions(req.input.if_match.take(), req.input.if_none_match.take()),
@@ -107,6 +109,7 @@ pub(crate) async fn put_object(
         .receive(
             move |store| {
                 let pending = store.begin_put(&bucket, &key, &request)?;
+                (attributes.retention, attributes.legal_hold) = with_default(store, &bucket, lock)?;
                 Ok(NewObject { pending, attributes, mode, chosen })
             },
             incoming,

@@ -92,7 +92,7 @@ impl ObjectService {
     pub(super) async fn receive<T, B>(&self, begin: B, incoming: Incoming) -> S3Result<Received<T::Published>>
     where
         T: Pending,
-        B: FnOnce(&store::Store) -> store::Result<T> + Send + 'static,
+        B: FnOnce(&store::Store) -> S3Result<T> + Send + 'static,
     {
         let Incoming { source, expected, trailers, context } = incoming;
         let digester = expected.digester(self.etag);
@@ -104,7 +104,7 @@ impl ObjectService {
                 self.receive_whole(begin, bytes, digester, expected, trailers).await
             }
             Source::Http { body, length, .. } => {
-                let sink = Arc::new(self.on_store(begin).await?);
+                let sink = Arc::new(self.begin(begin).await?);
                 let digests = match ingest::start(body, length).await? {
                     Start::Whole(bytes) => self.write_whole(Arc::clone(&sink), bytes, digester).await?,
                     Start::More(first, rest) => {
@@ -116,12 +116,21 @@ impl ObjectService {
                 self.publish(sink, digests, expected, false).await
             }
             Source::Rdma(target) => {
-                let sink = Arc::new(self.on_store(begin).await?);
+                let sink = Arc::new(self.begin(begin).await?);
                 let digests = self.pull(&target, Arc::clone(&sink), digester, context.as_deref()).await?;
                 expected.verify(&digests, None)?;
                 self.publish(sink, digests, expected, true).await
             }
         }
+    }
+
+    async fn begin<T, B>(&self, begin: B) -> S3Result<T>
+    where
+        T: Pending,
+        B: FnOnce(&store::Store) -> S3Result<T> + Send + 'static,
+    {
+        let store = self.store.clone();
+        self.blocking.run(move || begin(&store)).await?
     }
 
     /// Everything in one visit to a blocking thread: most objects are small.
@@ -135,7 +144,7 @@ impl ObjectService {
     ) -> S3Result<Received<T::Published>>
     where
         T: Pending,
-        B: FnOnce(&store::Store) -> store::Result<T> + Send + 'static,
+        B: FnOnce(&store::Store) -> S3Result<T> + Send + 'static,
     {
         let store = self.store.clone();
         self.blocking
