@@ -9,7 +9,7 @@ use s3s::path::S3Path;
 use s3s::{S3ErrorCode, S3Request, S3Result};
 
 use super::account::{Account, Accounts, Role};
-use super::acl::Acl;
+use super::acl::{Acl, Need};
 use super::blocking::Blocking;
 use super::error::s3;
 use super::metrics::Metrics;
@@ -71,7 +71,7 @@ impl Access {
         }
         let Some(bucket) = path.get_bucket_name() else { return denied() };
         let acl = self.acl(bucket).await?;
-        if acl.allows(&account.access, reads_only(operation)) { Ok(()) } else { denied() }
+        if acl.allows(&account.access, Need::of(operation)) { Ok(()) } else { denied() }
     }
 
     /// Whether the caller may read what a copy reads.
@@ -79,7 +79,8 @@ impl Access {
         let denied = || s3(S3ErrorCode::AccessDenied, "Access Denied");
         let account = account.ok_or_else(denied)?;
         let source = Source::of(source)?;
-        if account.role == Role::Admin || self.acl(&source.bucket).await?.allows(&account.access, true) {
+        if account.role == Role::Admin || self.acl(&source.bucket).await?.allows(&account.access, Need::Read)
+        {
             Ok(())
         } else {
             Err(denied())

@@ -62,18 +62,70 @@ impl Acl {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// Whether an account other than root may use the bucket.
-    pub(crate) fn allows(&self, access: &str, read: bool) -> bool {
+    /// Whether an account other than root may do something in the bucket.
+    pub(crate) fn allows(&self, access: &str, need: Need) -> bool {
         let granted = |g: &Grantee| {
-            (g.access == access && g.kind != "Group")
-                && match g.permission.as_str() {
-                    "FULL_CONTROL" => true,
-                    "READ" => read,
-                    "WRITE" => !read,
-                    _ => false,
-                }
+            let permission = match need {
+                Need::Read => "READ",
+                Need::Write => "WRITE",
+                Need::ReadAcl => "READ_ACP",
+                Need::WriteAcl => "WRITE_ACP",
+                Need::Own => return false,
+            };
+            g.access == access
+                && g.kind != "Group"
+                && (g.permission == permission || g.permission == "FULL_CONTROL")
         };
         (!access.is_empty() && self.owner == access) || self.grantees.iter().any(granted)
+    }
+}
+
+/// What an operation needs in its bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Look at objects and listings.
+    Read,
+    /// Put and delete objects.
+    Write,
+    /// Look at the ACL.
+    ReadAcl,
+    /// Change the ACL.
+    WriteAcl,
+    /// Everything else: the bucket's settings, and its end.
+    Own,
+}
+
+impl Need {
+    /// Of an operation, by its name.
+    pub(crate) fn of(operation: &str) -> Self {
+        match operation {
+            "GetObject"
+            | "HeadObject"
+            | "GetObjectAttributes"
+            | "GetObjectTagging"
+            | "ListObjects"
+            | "ListObjectsV2"
+            | "ListObjectVersions"
+            | "ListParts"
+            | "ListMultipartUploads"
+            | "HeadBucket"
+            | "GetBucketLocation" => Self::Read,
+            "PutObject"
+            | "PostObject"
+            | "CopyObject"
+            | "UploadPart"
+            | "UploadPartCopy"
+            | "CreateMultipartUpload"
+            | "CompleteMultipartUpload"
+            | "AbortMultipartUpload"
+            | "DeleteObject"
+            | "DeleteObjects"
+            | "PutObjectTagging"
+            | "DeleteObjectTagging" => Self::Write,
+            "GetBucketAcl" | "GetObjectAcl" => Self::ReadAcl,
+            "PutBucketAcl" | "PutObjectAcl" => Self::WriteAcl,
+            _ => Self::Own,
+        }
     }
 }
 
@@ -86,12 +138,19 @@ mod tests {
         let text =
             br#"{"Owner":"ann","Grantees":[{"Permission":"READ","Access":"bob","Type":"CanonicalUser"}]}"#;
         let acl = Acl::parse(Some(text)).unwrap();
-        assert!(acl.allows("ann", false));
-        assert!(acl.allows("bob", true) && !acl.allows("bob", false));
-        assert!(!acl.allows("eve", true));
-        assert!(Acl::parse(Some(br#"{"Owner":"ann","Grantees":null}"#)).unwrap().allows("ann", true));
+        assert!(acl.allows("ann", Need::Own));
+        assert!(acl.allows("bob", Need::Read));
+        for need in [Need::Write, Need::ReadAcl, Need::WriteAcl, Need::Own] {
+            assert!(!acl.allows("bob", need));
+        }
+        assert!(!acl.allows("eve", Need::Read));
+        assert!(Acl::parse(Some(br#"{"Owner":"ann","Grantees":null}"#)).unwrap().allows("ann", Need::Own));
         assert!(Acl::parse(Some(b"nonsense")).is_err());
-        assert!(!Acl::parse(None).unwrap().allows("", true));
+        assert!(!Acl::parse(None).unwrap().allows("", Need::Read));
+        let full = Acl { owner: "ann".into(), grantees: Acl::private("bob").grantees };
+        assert!(full.allows("bob", Need::WriteAcl) && !full.allows("bob", Need::Own));
+        assert_eq!(Need::of("DeleteBucket"), Need::Own);
+        assert_eq!(Need::of("PutObjectLockConfiguration"), Need::Own);
         let private = Acl::private("ann");
         assert_eq!(Acl::parse(Some(&private.to_json())).unwrap(), private);
     }

@@ -27,11 +27,13 @@ struct Entry {
 /// Which state of the file was read: a change of any of these means reading it again.
 type Stamp = (u64, u64, i64, i64, u64);
 
+type Accounts = Arc<HashMap<String, Account>>;
+
 /// `users.json` in a directory, read again whenever it has changed.
 #[derive(Debug)]
 pub(crate) struct UsersFile {
     path: PathBuf,
-    read: Mutex<Option<(Stamp, Arc<HashMap<String, Account>>)>>,
+    read: Mutex<Option<(Stamp, Accounts)>>,
 }
 
 impl UsersFile {
@@ -45,7 +47,7 @@ impl UsersFile {
         Ok(file)
     }
 
-    fn current(&self) -> io::Result<Arc<HashMap<String, Account>>> {
+    fn current(&self) -> io::Result<Accounts> {
         let metadata = match std::fs::metadata(&self.path) {
             Ok(metadata) => metadata,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Arc::default()),

@@ -24,11 +24,13 @@ pub(crate) async fn get_object_attributes(
 ) -> S3Result<S3Response<GetObjectAttributesOutput>> {
     let input = req.input;
     service.check_owner(&input.bucket, input.expected_bucket_owner.as_deref()).await?;
-    let asked = input.object_attributes;
-    if asked.is_empty() || asked.iter().any(|a| !KNOWN.contains(&a.as_str())) {
+    // s3s gives a header's line as one value, and SDKs send a list in a line.
+    let lines = input.object_attributes;
+    let asked: Vec<&str> = lines.iter().flat_map(|line| line.as_str().split(',')).map(str::trim).collect();
+    if asked.is_empty() || asked.iter().any(|name| !KNOWN.contains(name)) {
         return Err(s3(S3ErrorCode::InvalidArgument, "Invalid attribute name specified."));
     }
-    let wants = |name: &str| asked.iter().any(|a| a.as_str() == name);
+    let wants = |name: &str| asked.contains(&name);
     let max_parts = count(input.max_parts, "max-parts")?;
     let marker = input.part_number_marker.unwrap_or(0).max(0);
     let (bucket, key, version) = (input.bucket, input.key, input.version_id);
