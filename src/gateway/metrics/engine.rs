@@ -93,9 +93,7 @@ mod tests {
 
     #[test]
     fn gauges_have_types_and_labels() {
-        let mut stats = EngineStats::default();
-        stats.chunks_free = 3;
-        stats.failures.insert(10, 2);
+        let stats = EngineStats { chunks_free: 3, failures: [(10, 2)].into(), ..EngineStats::default() };
         let mut out = String::new();
         render_stats(&mut out, &stats);
         assert!(out.contains("vgwrdma_engine_chunks{state=\"free\"} 3\n"));
