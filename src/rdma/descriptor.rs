@@ -13,7 +13,7 @@ const FIELDS: [(&str, usize); 7] =
     [("address", 16), ("size", 8), ("rkey", 8), ("LID", 4), ("DCT number", 6), ("GID flag", 1), ("GID", 32)];
 
 /// A parsed descriptor. [`Display`](fmt::Display) gives the wire form back, in lower case.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Descriptor {
     /// First byte of the window in the client's address space.
     pub address: u64,

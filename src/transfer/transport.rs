@@ -1,5 +1,12 @@
 //! The trait between the engine and what carries its operations.
 
+#[cfg(any(test, feature = "mock"))]
+pub mod failing;
+#[cfg(any(test, feature = "mock"))]
+pub mod memory;
+#[cfg(any(test, feature = "mock"))]
+mod remote;
+
 use std::net::IpAddr;
 use std::sync::Arc;
 
