@@ -5,6 +5,7 @@
 //! [`transport::Channel`], and storage only through [`BlockSink`] and [`BlockSource`].
 
 pub mod config;
+pub mod cuobj;
 mod driven;
 pub mod engine;
 pub mod error;

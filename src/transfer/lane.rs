@@ -183,7 +183,6 @@ impl Lane {
         for mut driven in self.channels.drain(..).chain(self.condemned.drain(..)) {
             if driven.in_flight() > 0 {
                 inbox.load.fetch_sub(driven.give_up(|| TransferError::ShuttingDown), Ordering::Relaxed);
-                driven.abandon();
             }
         }
     }
