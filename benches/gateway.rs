@@ -42,7 +42,8 @@ struct Gateway {
 
 impl Gateway {
     fn start(extra: &[&str]) -> Result<Self> {
-        let base = if Path::new("/dev/shm").is_dir() { PathBuf::from("/dev/shm") } else { std::env::temp_dir() };
+        let base =
+            if Path::new("/dev/shm").is_dir() { PathBuf::from("/dev/shm") } else { std::env::temp_dir() };
         let root = base.join(format!("vgwrdma-bench-{}", std::process::id()));
         std::fs::create_dir_all(&root)?;
         let mut child = Command::new(env!("CARGO_BIN_EXE_vgwrdma"))
@@ -192,13 +193,29 @@ async fn large(scale: Scale, session: &RdmaSession, report: &mut Report) -> Resu
         let rate = |values: &[f64]| bytes / median(values.to_vec()) / 1e9;
         println!(
             "GB/s with --etag {etag}: RDMA PUT {:.2} GET {:.2}, HTTP PUT {:.2} GET {:.2}, memcpy {:.2}, pwrite {:.2}, MD5 {:.2}",
-            rate(&put), rate(&get), rate(&put_http), rate(&get_http), rate(&memcpy), rate(&pwrite), rate(&md5)
+            rate(&put),
+            rate(&get),
+            rate(&put_http),
+            rate(&get_http),
+            rate(&memcpy),
+            rate(&pwrite),
+            rate(&md5)
         );
         if etag == "checksum" {
             report.row("RDMA GET / single-thread memcpy", rate(&get) / rate(&memcpy), Some(0.30), None);
             report.row("RDMA GET / standard GET", rate(&get) / rate(&get_http), Some(2.0), None);
-            report.row("RDMA PUT (checksum ETag) / plain pwrite", rate(&put) / rate(&pwrite), Some(0.6), None);
-            report.row("RDMA PUT (checksum ETag) / standard PUT", rate(&put) / rate(&put_http), Some(2.0), None);
+            report.row(
+                "RDMA PUT (checksum ETag) / plain pwrite",
+                rate(&put) / rate(&pwrite),
+                Some(0.6),
+                None,
+            );
+            report.row(
+                "RDMA PUT (checksum ETag) / standard PUT",
+                rate(&put) / rate(&put_http),
+                Some(2.0),
+                None,
+            );
             report.row("gateway CPU per byte, RDMA / standard", cpu_rdma / cpu_http, None, Some(0.5));
         } else {
             report.row("RDMA PUT (MD5 ETag) / single-thread MD5", rate(&put) / rate(&md5), Some(0.9), None);
@@ -209,7 +226,12 @@ async fn large(scale: Scale, session: &RdmaSession, report: &mut Report) -> Resu
 
 /// Each of `clients` puts and gets its own small object `rounds` times: seconds per operation and
 /// operations per second.
-async fn crowd(gateway: &Gateway, session: &RdmaSession, clients: usize, rounds: usize) -> Result<(Vec<f64>, f64)> {
+async fn crowd(
+    gateway: &Gateway,
+    session: &RdmaSession,
+    clients: usize,
+    rounds: usize,
+) -> Result<(Vec<f64>, f64)> {
     let mut tasks = tokio::task::JoinSet::new();
     let start = Instant::now();
     for i in 0..clients {
@@ -249,7 +271,11 @@ async fn many(scale: Scale, session: &RdmaSession, report: &mut Report) -> Resul
     while clients <= scale.clients {
         let (took, rate) = crowd(&gateway, session, clients, scale.small_rounds).await?;
         let (p50, p99) = (percentile(&took, 0.5), percentile(&took, 0.99));
-        println!("{clients:>4} clients: {rate:>8.0} operations/s, p50 {:.2} ms, p99 {:.2} ms", p50 * 1e3, p99 * 1e3);
+        println!(
+            "{clients:>4} clients: {rate:>8.0} operations/s, p50 {:.2} ms, p99 {:.2} ms",
+            p50 * 1e3,
+            p99 * 1e3
+        );
         rates.push(rate);
         if clients == scale.clients {
             report.row("p99 / p50, most clients", p99 / p50, None, Some(8.0));

@@ -20,6 +20,7 @@ mod attributes;
 mod bucket;
 mod commit;
 mod content_type;
+mod copy;
 mod delete;
 pub mod error;
 mod etag;
@@ -29,22 +30,25 @@ mod keeper;
 mod key;
 mod list;
 mod lock;
+mod multipart;
 mod object;
 pub mod object_lock;
 mod put;
 mod read;
+mod sweep;
 pub mod types;
 mod ulid;
+mod update;
 mod versions;
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 pub use error::{Error, Result};
 pub use fs::{FsObserver, FsOp};
 use inner::Inner;
+pub use multipart::PendingPart;
 pub use put::{ObjectSink, PendingObject};
 pub use read::ObjectReader;
 pub use types::*;
@@ -76,6 +80,9 @@ impl Store {
         observer: Option<Arc<dyn FsObserver>>,
     ) -> Result<Self> {
         let store = Self { inner: Arc::new(Inner::open(root, options, observer)?) };
+        if !store.inner.options.read_only {
+            store.inner.sweep(false)?;
+        }
         Ok(store)
     }
 
@@ -192,11 +199,11 @@ impl Store {
     pub fn list_objects(&self, bucket: &str, request: &ListRequest) -> Result<ListPage> {
         self.inner.list_objects(bucket, request)
     }
-}
 
-const LATER: &str = "this operation";
-#[allow(missing_docs, unused_variables, clippy::missing_errors_doc)]
-impl Store {
+    /// Copies the bytes of an open object, without moving them where the file system can.
+    ///
+    /// # Errors
+    /// [`Error::CopyToItself`] when nothing would change; else as [`PendingObject::publish`].
     pub fn copy_object(
         &self,
         source: &ObjectReader,
@@ -204,8 +211,15 @@ impl Store {
         key: &str,
         request: &CopyRequest,
     ) -> Result<ObjectInfo> {
-        Err(Error::NotImplemented(LATER))
+        self.inner.copy_object(source, bucket, key, request)
     }
+
+    // --- attributes of objects, changed in place
+
+    /// Replaces the tags of an object (none or empty: removes them).
+    ///
+    /// # Errors
+    /// [`Error::NoSuchKey`], [`Error::NoSuchVersion`], [`Error::DeleteMarker`].
     pub fn set_object_tags(
         &self,
         bucket: &str,
@@ -213,8 +227,14 @@ impl Store {
         version: Option<&str>,
         tags: Option<&BTreeMap<String, String>>,
     ) -> Result<ObjectInfo> {
-        Err(Error::NotImplemented(LATER))
+        self.inner.set_object_tags(bucket, key, version, tags)
     }
+
+    /// Replaces the retention (JSON `Mode`, `RetainUntilDate`) of an object.
+    ///
+    /// # Errors
+    /// As [`set_object_tags`](Self::set_object_tags); [`Error::Denied`] when that weakens a COMPLIANCE
+    /// retention, or a GOVERNANCE one without `bypass_governance`.
     pub fn set_object_retention(
         &self,
         bucket: &str,
@@ -223,8 +243,13 @@ impl Store {
         retention: &[u8],
         bypass_governance: bool,
     ) -> Result<ObjectInfo> {
-        Err(Error::NotImplemented(LATER))
+        self.inner.set_object_retention(bucket, key, version, retention, bypass_governance)
     }
+
+    /// Puts an object under a legal hold, or releases it.
+    ///
+    /// # Errors
+    /// As [`set_object_tags`](Self::set_object_tags).
     pub fn set_object_legal_hold(
         &self,
         bucket: &str,
@@ -232,8 +257,13 @@ impl Store {
         version: Option<&str>,
         on: bool,
     ) -> Result<ObjectInfo> {
-        Err(Error::NotImplemented(LATER))
+        self.inner.set_object_legal_hold(bucket, key, version, on)
     }
+
+    /// Replaces the raw ACL of an object.
+    ///
+    /// # Errors
+    /// As [`set_object_tags`](Self::set_object_tags).
     pub fn set_object_acl(
         &self,
         bucket: &str,
@@ -241,26 +271,56 @@ impl Store {
         version: Option<&str>,
         acl: Option<&[u8]>,
     ) -> Result<ObjectInfo> {
-        Err(Error::NotImplemented(LATER))
+        self.inner.set_object_acl(bucket, key, version, acl)
     }
+
+    // --- versioning
+
+    /// Whether the store has a versioning directory at all.
     pub fn versioning_available(&self) -> bool {
         self.inner.versions.is_some()
     }
+
+    /// Whether a bucket keeps older versions.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchBucket`].
     pub fn versioning(&self, bucket: &str) -> Result<Versioning> {
         self.inner.versioning_of(&self.inner.bucket(bucket)?)
     }
+
+    /// Switches versioning on or suspends it; `Off` is refused, since S3 cannot go back to it.
+    ///
+    /// # Errors
+    /// [`Error::NotImplemented`] without a versioning directory; [`Error::InvalidArgument`] when object
+    /// lock needs it.
     pub fn set_versioning(&self, bucket: &str, state: Versioning) -> Result<()> {
         self.inner.set_versioning(bucket, state)
     }
+
+    /// A page of versions and delete markers, by key and then from the newest.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchBucket`].
     pub fn list_versions(&self, bucket: &str, request: &ListVersionsRequest) -> Result<VersionPage> {
-        Err(Error::NotImplemented(LATER))
+        self.inner.list_versions(bucket, request)
     }
-    pub fn sweep(&self) -> Result<Vec<Swept>> {
-        Err(Error::NotImplemented(LATER))
-    }
+
+    // --- multipart uploads
+
+    /// Starts an upload; returns its id.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a checksum type that its algorithm cannot have, or a key that
+    /// ends in a slash.
     pub fn create_upload(&self, bucket: &str, key: &str, request: &CreateUpload) -> Result<String> {
-        Err(Error::NotImplemented(LATER))
+        self.inner.create_upload(bucket, key, request)
     }
+
+    /// Opens an unnamed file for a part (1 to 10000).
+    ///
+    /// # Errors
+    /// [`Error::NoSuchUpload`], [`Error::InvalidArgument`].
     pub fn begin_part(
         &self,
         bucket: &str,
@@ -269,8 +329,16 @@ impl Store {
         part: u32,
         size_hint: Option<u64>,
     ) -> Result<PendingPart> {
-        Err(Error::NotImplemented(LATER))
+        self.inner.begin_part(bucket, key, upload_id, part, size_hint)
     }
+
+    /// Makes an object of the parts. Asked again after it was done, it answers the same, as long as the
+    /// object is there.
+    ///
+    /// # Errors
+    /// [`Error::InvalidPart`], [`Error::InvalidPartOrder`], [`Error::EntityTooSmall`],
+    /// [`Error::BadDigest`], [`Error::NoSuchUpload`], and those of [`PendingObject::publish`]. The
+    /// upload is still there then and can be completed again.
     pub fn complete_upload(
         &self,
         bucket: &str,
@@ -278,11 +346,21 @@ impl Store {
         upload_id: &str,
         request: &CompleteUpload,
     ) -> Result<ObjectInfo> {
-        Err(Error::NotImplemented(LATER))
+        self.inner.complete_upload(bucket, key, upload_id, request)
     }
+
+    /// Removes an upload with its parts.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchUpload`].
     pub fn abort_upload(&self, bucket: &str, key: &str, upload_id: &str) -> Result<()> {
-        Err(Error::NotImplemented(LATER))
+        self.inner.abort_upload(bucket, key, upload_id)
     }
+
+    /// At most `max` parts with numbers greater than `after`, in their order.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchUpload`].
     pub fn list_parts(
         &self,
         bucket: &str,
@@ -291,36 +369,25 @@ impl Store {
         after: u32,
         max: usize,
     ) -> Result<PartPage> {
-        Err(Error::NotImplemented(LATER))
+        self.inner.list_parts(bucket, key, upload_id, after, max)
     }
+
+    /// A page of pending uploads, by key and then upload id.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchBucket`].
     pub fn list_uploads(&self, bucket: &str, request: &ListRequest) -> Result<UploadPage> {
-        Err(Error::NotImplemented(LATER))
+        self.inner.list_uploads(bucket, request)
     }
-}
 
-/// A part being uploaded; as [`PendingObject`].
-#[derive(Debug)]
-pub struct PendingPart {
-    sink: ObjectSink,
-}
+    // --- upkeep
 
-#[allow(missing_docs, unused_variables, clippy::missing_errors_doc)]
-impl PendingPart {
-    pub fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.sink.write_at(offset, data)
-    }
-    pub fn sink(&self) -> ObjectSink {
-        self.sink.clone()
-    }
-    pub fn copy_from(
-        &self,
-        source: &ObjectReader,
-        range: std::ops::Range<u64>,
-        offset: u64,
-    ) -> io::Result<()> {
-        self.sink.copy_from(source, range, offset)
-    }
-    pub fn publish(self, size: u64, etag: &str, checksums: Option<&Checksums>) -> Result<PartInfo> {
-        Err(Error::NotImplemented(LATER))
+    /// Removes temporaries older than the limit in all buckets, with a log line each. [`Store::open`]
+    /// does it too; this looks for attribute overflow files without an owner besides.
+    ///
+    /// # Errors
+    /// Only what the file system says.
+    pub fn sweep(&self) -> Result<Vec<Swept>> {
+        self.inner.sweep(true)
     }
 }

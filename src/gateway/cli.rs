@@ -228,7 +228,7 @@ mod tests {
         let config = invocation.config;
         let rdma = config.rdma.unwrap();
         assert_eq!(rdma.addresses.len(), 2);
-        assert_eq!((rdma.port, rdma.pool_bytes, rdma.engine.chunk_size), (19100, 32 << 20, 1 << 20));
+        assert_eq!((rdma.port, rdma.pool_bytes(), rdma.engine.chunk_size), (19100, 32 << 20, 1 << 20));
         assert_eq!((rdma.tunables.dc_key, rdma.tunables.retry_count), (0x1234, 5));
         assert_eq!((config.etag, config.store.durability), (EtagMode::Checksum, Durability::Data));
         assert_eq!((config.tokens.allow.len(), config.tokens.extra_headers.len()), (1, 1));

@@ -85,21 +85,17 @@ pub(crate) fn http_date(time: SystemTime) -> String {
 }
 
 /// Conditions of a PUT, CompleteMultipartUpload or copy destination.
-///
-/// # Errors
-/// `NotImplemented` for `If-None-Match` with an ETag, which S3 does not take either.
 pub(crate) fn write_conditions(
     if_match: Option<ETagCondition>,
     if_none_match: Option<ETagCondition>,
-) -> S3Result<WriteConditions> {
-    let if_none_match_any = match if_none_match {
-        None => false,
-        Some(ETagCondition::Any) => true,
-        Some(ETagCondition::ETag(_)) => {
-            return Err(s3(S3ErrorCode::NotImplemented, "If-None-Match of a write takes only *"));
-        }
-    };
-    Ok(WriteConditions { if_none_match_any, if_match: if_match.map(condition_text), ..Default::default() })
+) -> WriteConditions {
+    let mut conditions = WriteConditions { if_match: if_match.map(condition_text), ..Default::default() };
+    match if_none_match {
+        None => {}
+        Some(ETagCondition::Any) => conditions.if_none_match_any = true,
+        Some(ETagCondition::ETag(tag)) => conditions.if_none_match = Some(tag.into_value()),
+    }
+    conditions
 }
 
 /// The ETag a condition names, without quotes, or `*`.
@@ -174,9 +170,10 @@ mod tests {
     }
 
     #[test]
-    fn writes_take_only_a_star_in_if_none_match() {
-        assert!(write_conditions(None, tag("*")).unwrap().if_none_match_any);
-        assert_eq!(write_conditions(tag("\"abc\""), None).unwrap().if_match.unwrap(), "abc");
-        assert!(write_conditions(None, tag("\"abc\"")).is_err());
+    fn conditions_of_writes() {
+        assert!(write_conditions(None, tag("*")).if_none_match_any);
+        assert_eq!(write_conditions(tag("\"abc\""), None).if_match.unwrap(), "abc");
+        assert_eq!(write_conditions(tag("*"), None).if_match.unwrap(), "*");
+        assert_eq!(write_conditions(None, tag("\"abc\"")).if_none_match.unwrap(), "abc");
     }
 }

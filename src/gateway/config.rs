@@ -10,12 +10,10 @@ use http::HeaderName;
 
 use super::listen::ListenAddress;
 use super::rdma::policy::Network;
+use crate::rdma::Tunables;
 use crate::store::{EtagMode, StoreOptions};
 use crate::transfer::EngineConfig;
 pub(crate) use memory::check_pool;
-
-/// The DC key of NVIDIA's library; everybody knows it.
-pub const DEFAULT_DC_KEY: u32 = 0xffee_ddcc;
 
 /// Which RDMA writes bypass the page cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -43,74 +41,6 @@ impl DirectIo {
     }
 }
 
-/// Tunables of cuObjServer's RDMA sessions, with NVIDIA's defaults.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tunables {
-    /// DC initiators, which are the channels, of each address.
-    pub num_dcis: u16,
-    /// Entries of a completion queue.
-    pub cq_depth: u32,
-    /// The key that clients' DC targets must have.
-    pub dc_key: u32,
-    /// InfiniBand service level.
-    pub service_level: u8,
-    /// Local ACK timeout: 4.096 µs × 2^this.
-    pub timeout: u8,
-    /// IP hop limit.
-    pub hop_limit: u8,
-    /// Index of the partition key.
-    pub pkey_index: u16,
-    /// Scatter-gather entries of an operation.
-    pub max_sge: u16,
-    /// Pause between polls of a synchronous call, in nanoseconds.
-    pub delay_interval_ns: u32,
-    /// Where those pauses are made.
-    pub delay_mode: DelayMode,
-    /// Whether a queue pair that failed is reset.
-    pub qp_reset_on_failure: bool,
-    /// Retries of the transport, 0 to 7.
-    pub retry_count: u8,
-    /// IP traffic class.
-    pub traffic_class: u8,
-    /// Outstanding RDMA READs of a queue pair; 0 is what the device can.
-    pub max_rd_atomic: u16,
-}
-
-/// Where cuObject pauses between polls.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum DelayMode {
-    /// Nowhere.
-    None,
-    /// After each batch of completions.
-    #[default]
-    Batch,
-    /// After each entry.
-    Entry,
-    /// As the load asks for.
-    Adaptive,
-}
-
-impl Default for Tunables {
-    fn default() -> Self {
-        Self {
-            num_dcis: 128,
-            cq_depth: 640,
-            dc_key: DEFAULT_DC_KEY,
-            service_level: 0,
-            timeout: 16,
-            hop_limit: 4,
-            pkey_index: 0,
-            max_sge: 10,
-            delay_interval_ns: 5000,
-            delay_mode: DelayMode::Batch,
-            qp_reset_on_failure: true,
-            retry_count: 7,
-            traffic_class: 96,
-            max_rd_atomic: 0,
-        }
-    }
-}
-
 /// Settings of the RDMA side; a gateway without them serves plain S3.
 #[derive(Clone, Debug)]
 pub struct RdmaConfig {
@@ -118,14 +48,23 @@ pub struct RdmaConfig {
     pub addresses: Vec<IpAddr>,
     /// Port of the RDMA sessions.
     pub port: u16,
-    /// Bytes of the pool.
-    pub pool_bytes: u64,
+    /// Bytes of each buffer of the pool; each is registered once with every address.
+    pub buffer_bytes: usize,
+    /// Number of buffers.
+    pub buffers: usize,
     /// Whether the pool's pages are huge ones.
     pub huge_pages: crate::rdma::HugePages,
     /// The library's tunables.
     pub tunables: Tunables,
     /// The engine.
     pub engine: EngineConfig,
+}
+
+impl RdmaConfig {
+    /// Bytes of the whole pool.
+    pub fn pool_bytes(&self) -> u64 {
+        (self.buffer_bytes as u64).saturating_mul(self.buffers as u64)
+    }
 }
 
 /// Rules about the tokens of requests.

@@ -173,7 +173,7 @@ fn announce(gateway: &Gateway) {
                 "rdma on {} port {}, pool {} in chunks of {}, by {}",
                 addresses.join(","),
                 rdma.port,
-                format_size(rdma.pool_bytes),
+                format_size(rdma.pool_bytes()),
                 format_size(rdma.engine.chunk_size as u64),
                 startup::provider()
             ));

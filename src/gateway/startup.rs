@@ -16,7 +16,7 @@ use super::access::Access;
 use super::access_log::AccessLog;
 use super::account::{AccountSource, Accounts, UsersFile};
 use super::blocking::Blocking;
-use super::config::Config;
+use super::config::{Config, RdmaConfig};
 use super::front::Front;
 use super::listen::{ListenAddress, Listener};
 use super::metrics::Metrics;
@@ -27,8 +27,12 @@ use super::rdma::token::TokenHeaders;
 use super::s3::ObjectService;
 use super::server::{Connections, serve};
 use super::tls::{Certificate, TlsError};
+use crate::rdma::provider::Maker;
+use crate::rdma::{CuServer, HostMemory, Provider};
 use crate::store::{self, Store};
 use crate::transfer::Engine;
+use crate::transfer::cuobj::CuEndpoint;
+use crate::transfer::transport::Endpoint;
 
 /// Why a gateway did not start.
 #[derive(Debug, thiserror::Error)]
@@ -301,20 +305,38 @@ fn service(
     Ok(builder.build())
 }
 
-/// Name and version of the cuObject library in this binary.
+/// The cuObject library in this binary, in words.
 pub(crate) fn provider() -> String {
-    "none".to_owned()
+    Provider::current().map_or_else(|error| error.to_string(), |provider| provider.to_string())
+}
+
+/// `nvidia` or `soft`.
+pub(crate) fn provider_label() -> &'static str {
+    Provider::current().map_or("unknown", |provider| provider.maker.label())
 }
 
 /// Whether registering memory with that library pins it.
 pub(crate) fn provider_pins_memory() -> bool {
-    false
+    Provider::current().is_ok_and(|provider| provider.maker == Maker::Nvidia)
 }
 
-/// Opens the RDMA sessions, registers the pool and starts the engine. Blocks.
+/// Opens the RDMA sessions, registers the pool with each and starts the engine. Blocks.
 ///
 /// # Errors
 /// [`StartError::Rdma`].
-pub(crate) fn start_engine(_config: &super::config::RdmaConfig) -> Result<Engine, StartError> {
-    Err(StartError::Rdma("this build has no cuObject library".into()))
+pub(crate) fn start_engine(config: &RdmaConfig) -> Result<Engine, StartError> {
+    let failed = |error: &dyn std::fmt::Display| StartError::Rdma(error.to_string());
+    let (mut slabs, mut leases) = (Vec::new(), Vec::new());
+    for _ in 0..config.buffers {
+        let memory = HostMemory::allocate(config.buffer_bytes, config.huge_pages).map_err(|e| failed(&e))?;
+        let (slab, chunks) = memory.into_leases(config.engine.chunk_size).map_err(|e| failed(&e))?;
+        slabs.push(slab);
+        leases.extend(chunks);
+    }
+    let mut endpoints: Vec<Arc<dyn Endpoint>> = Vec::new();
+    for address in &config.addresses {
+        let server = CuServer::open(*address, config.port, &config.tunables).map_err(|e| failed(&e))?;
+        endpoints.push(Arc::new(CuEndpoint::new(server, &slabs).map_err(|e| failed(&e))?));
+    }
+    Engine::start(config.engine.clone(), endpoints, leases).map_err(|e| failed(&e))
 }

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use rustix::fs::{self as rfs, AtFlags, FileType, Mode, OFlags, StatxFlags};
+use rustix::fs::{self as rfs, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::attributes::Raw;
 use super::error::{Error, Result};
-use super::fs::{DIR, Fs, Ownership, entries, for_each_entry, from_unix, random_name};
+use super::fs::{DIR, Fs, Ownership, born, entries, for_each_entry, modified, random_name, stat};
 use super::inner::Inner;
 use super::keeper::{Keeper, Subject};
 use super::key::{TEMP_DIR, check_bucket_name, is_listed_name};
@@ -39,6 +39,20 @@ impl Bucket {
     /// The path below the root, for messages.
     pub(crate) fn display(&self, path: &str) -> String {
         if path.is_empty() { self.name.clone() } else { format!("{}/{path}", self.name) }
+    }
+
+    /// What the file system said about a path in the bucket. Of a bucket that was removed since it
+    /// was opened, it says that nothing is there.
+    pub(crate) fn error(&self, operation: &'static str, path: &str, error: Errno) -> Error {
+        if error == Errno::NOENT && self.is_gone() {
+            return Error::NoSuchBucket(self.name.clone());
+        }
+        Error::fs(operation, &self.display(path), error)
+    }
+
+    /// Whether the directory was removed.
+    pub(crate) fn is_gone(&self) -> bool {
+        stat(&self.dir).is_ok_and(|found| found.st_nlink == 0)
     }
 
     /// Opens a path in the bucket.
@@ -99,13 +113,11 @@ impl Inner {
 
     pub(crate) fn head_bucket(&self, name: &str) -> Result<BucketInfo> {
         let bucket = self.bucket(name)?;
-        let flags = StatxFlags::BTIME | StatxFlags::MTIME;
-        let created = match rfs::statx(bucket.dir(), "", AtFlags::EMPTY_PATH, flags) {
-            Ok(statx) if statx.stx_mask & StatxFlags::BTIME.bits() != 0 => statx.stx_btime,
-            Ok(statx) => statx.stx_mtime,
-            Err(error) => return Err(Error::fs("stat bucket", name, error)),
+        let created = match born(bucket.dir()) {
+            Some(born) => born,
+            None => modified(&stat(bucket.dir()).map_err(|error| Error::fs("stat bucket", name, error))?),
         };
-        Ok(BucketInfo { name: name.to_owned(), created: from_unix(created.tv_sec, created.tv_nsec) })
+        Ok(BucketInfo { name: name.to_owned(), created })
     }
 
     pub(crate) fn create_bucket(&self, name: &str, attributes: &BTreeMap<String, Vec<u8>>) -> Result<()> {

@@ -21,6 +21,14 @@ use super::ulid::Ulid;
 /// How often a step is tried that others keep getting in the way of.
 pub(crate) const TRIES: usize = 1000;
 
+/// What a file becomes, and so what conditions mean where there is nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Object,
+    /// A delete marker: a condition on what is not there does not stand in the way of deleting it.
+    Marker,
+}
+
 /// A file that has its name.
 struct Placed {
     parent: OwnedFd,
@@ -40,6 +48,7 @@ impl Inner {
         mut temp: Temp,
         mut raw: Raw,
         conditions: &WriteConditions,
+        purpose: Purpose,
     ) -> Result<ObjectInfo> {
         let versioning = self.versioning_of(bucket)?;
         if versioning == Versioning::Enabled {
@@ -48,7 +57,7 @@ impl Inner {
         self.seal(bucket, key, &temp, &mut raw)?;
         let placed = (|| {
             let _lock = self.locks.exclusive(&self.fs, &self.owner, bucket, key.as_str())?;
-            self.place(bucket, key, &mut temp, &mut raw, conditions, versioning)
+            self.place(bucket, key, &mut temp, &mut raw, conditions, purpose, versioning)
         })();
         let file = std::sync::Arc::clone(temp.file());
         let placed = match placed {
@@ -58,7 +67,7 @@ impl Inner {
                 return Err(error);
             }
         };
-        let fail = |error| Error::fs("sync", &bucket.display(key.as_str()), error);
+        let fail = |error| bucket.error("sync", key.as_str(), error);
         if self.sync_names() {
             self.fs.sync_dir(&placed.parent, key.name()).map_err(fail)?;
             for dir in placed.made.iter().rev() {
@@ -75,7 +84,7 @@ impl Inner {
 
     /// Gives the file its attributes and brings both to disk.
     fn seal(&self, bucket: &Bucket, key: &Key, temp: &Temp, raw: &mut Raw) -> Result<()> {
-        let fail = |error| Error::fs("sync", &bucket.display(key.as_str()), error);
+        let fail = |error| bucket.error("sync", key.as_str(), error);
         let file = temp.file();
         raw.insert(name::STAMP.to_owned(), stamp(&stat(&**file).map_err(fail)?));
         let subject = Subject::new(&**file, bucket, key.path());
@@ -91,6 +100,7 @@ impl Inner {
         Ok(())
     }
 
+    #[expect(clippy::too_many_arguments, reason = "one step of publish, cut out for its loop")]
     fn place(
         &self,
         bucket: &Bucket,
@@ -98,9 +108,10 @@ impl Inner {
         temp: &mut Temp,
         raw: &mut Raw,
         conditions: &WriteConditions,
+        purpose: Purpose,
         versioning: Versioning,
     ) -> Result<Placed> {
-        let fail = |error| Error::fs("publish", &bucket.display(key.as_str()), error);
+        let fail = |error| bucket.error("publish", key.as_str(), error);
         // Without anything to look at, the link itself tells whether the key exists.
         let mut look = versioning != Versioning::Off || conditions.needs_current();
         for round in 0..TRIES {
@@ -109,7 +120,10 @@ impl Inner {
             }
             let slot = if look { self.slot_locked(bucket, key)? } else { Slot::Absent };
             if look {
-                check(key, current_of(&slot), conditions)?;
+                match purpose {
+                    Purpose::Object => check(key, current_of(&slot), conditions)?,
+                    Purpose::Marker => check_delete(current_of(&slot), conditions)?,
+                }
             }
             let (parent, made) = self.parent_dir(bucket, key)?;
             let mut replaced = None;
@@ -153,6 +167,9 @@ impl Inner {
                     }
                     look = true;
                 }
+                Err(Errno::NOENT) if bucket.is_gone() => {
+                    return Err(Error::NoSuchBucket(bucket.name().to_owned()));
+                }
                 // The directory was removed, or something put in the way.
                 Err(Errno::NOENT | Errno::ISDIR | Errno::NOTEMPTY | Errno::STALE) => {}
                 Err(Errno::XDEV) => {
@@ -188,7 +205,7 @@ impl Inner {
         before: &Found,
         versioning: Versioning,
     ) -> Result<()> {
-        let fail = |error| Error::fs("publish", &bucket.display(key.as_str()), error);
+        let fail = |error| bucket.error("publish", key.as_str(), error);
         let file = temp.file();
         let before = super::versions::order_of(&before.version_id(), &before.stat);
         if versioning == Versioning::Enabled {
@@ -231,7 +248,7 @@ impl Inner {
             Err(Errno::NOTDIR | Errno::LOOP) => Err(self.conflict(bucket, key)),
             // The bucket itself is gone.
             Err(Errno::NOENT) => Err(Error::NoSuchBucket(bucket.name().to_owned())),
-            Err(error) => Err(Error::fs("make the directory of", &bucket.display(key.as_str()), error)),
+            Err(error) => Err(bucket.error("make the directory of", key.as_str(), error)),
         }
     }
 
@@ -255,7 +272,7 @@ impl Inner {
 
     /// Whether a directory where an object is to be is empty and no object, and so can go.
     pub(crate) fn check_way(&self, bucket: &Bucket, key: &Key, found: &Found) -> Result<()> {
-        let fail = |error| Error::fs("read directory", &bucket.display(key.as_str()), error);
+        let fail = |error| bucket.error("read directory", key.as_str(), error);
         let inner = self.fs.open_beneath(&found.file, "", DIR).map_err(fail)?;
         if !found.is_explicit() && is_empty_dir(inner).map_err(fail)? {
             return Ok(());
@@ -273,7 +290,7 @@ impl Inner {
         match self.fs.remove_dir(parent, key.name()) {
             // Not empty any more: the next look says so.
             Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST) => Ok(()),
-            Err(error) => Err(Error::fs("remove directory", &bucket.display(key.as_str()), error)),
+            Err(error) => Err(bucket.error("remove directory", key.as_str(), error)),
         }
     }
 }
@@ -281,7 +298,10 @@ impl Inner {
 impl WriteConditions {
     /// Whether they say something about the object that is there.
     pub(crate) fn needs_current(&self) -> bool {
-        self.if_match.is_some() || self.if_match_size.is_some() || self.if_match_modified.is_some()
+        self.if_match.is_some()
+            || self.if_match_size.is_some()
+            || self.if_match_modified.is_some()
+            || self.if_none_match.is_some()
     }
 }
 
@@ -294,26 +314,43 @@ pub(crate) fn current_of(slot: &Slot) -> Option<&Found> {
     }
 }
 
-/// Checks conditions against what is there; a delete marker counts as nothing.
+/// Checks the conditions of a write against what is there; a delete marker counts as nothing.
 pub(crate) fn check(key: &Key, found: Option<&Found>, conditions: &WriteConditions) -> Result<()> {
     let found = found.filter(|f| !f.is_marker());
-    if conditions.if_none_match_any && found.is_some() {
+    if let Some(found) = found
+        && (conditions.if_none_match_any
+            || conditions.if_none_match.as_ref().is_some_and(|e| *e == found.etag()))
+    {
         return Err(Error::PreconditionFailed("If-None-Match"));
     }
-    if !conditions.needs_current() {
-        return Ok(());
+    match found {
+        Some(found) => check_match(found, conditions),
+        None if conditions.if_match.is_some() => Err(Error::NoSuchKey(key.as_str().to_owned())),
+        None => Ok(()),
     }
-    let Some(found) = found else { return Err(Error::NoSuchKey(key.as_str().to_owned())) };
+}
+
+/// Checks the conditions of a delete. They hold of nothing, since deleting nothing is no error; of a
+/// delete marker holds what does of an object without ETag.
+pub(crate) fn check_delete(found: Option<&Found>, conditions: &WriteConditions) -> Result<()> {
+    match found {
+        Some(found) => check_match(found, conditions),
+        None => Ok(()),
+    }
+}
+
+fn check_match(found: &Found, conditions: &WriteConditions) -> Result<()> {
     if let Some(etag) = &conditions.if_match
         && etag != "*"
-        && *etag != found.etag()
+        && (found.is_marker() || *etag != found.etag())
     {
         return Err(Error::PreconditionFailed("If-Match"));
     }
-    if let Some(size) = conditions.if_match_size
-        && size != u64::try_from(found.stat.st_size).unwrap_or(0)
-    {
-        return Err(Error::PreconditionFailed("x-amz-if-match-size"));
+    if let Some(size) = conditions.if_match_size {
+        let is = if found.is_dir() { 0 } else { u64::try_from(found.stat.st_size).unwrap_or(0) };
+        if size != is {
+            return Err(Error::PreconditionFailed("x-amz-if-match-size"));
+        }
     }
     if let Some(time) = conditions.if_match_modified {
         let seconds = |t: std::time::SystemTime| t.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());

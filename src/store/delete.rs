@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 use super::attributes::{OBJECT_NAMES, Raw, name};
 use super::bucket::Bucket;
-use super::commit::{TRIES, check, current_of};
+use super::commit::{Purpose, TRIES, check, check_delete, current_of};
 use super::error::{Error, Result};
 use super::fs::{DIR, Temp, is_empty_dir, stat, stat_at};
 use super::inner::Inner;
@@ -45,7 +45,7 @@ impl Inner {
                 Slot::File(found) => Some(found),
                 _ => None,
             };
-            check(key, found.as_deref(), &request.conditions)?;
+            check_delete(found.as_deref(), &request.conditions)?;
             let Some(found) = found else { return Ok(Deleted::default()) };
             object_lock::check(&found.raw, key.as_str(), request.bypass_governance)?;
             self.unlink_current(bucket, key, found)?
@@ -56,7 +56,7 @@ impl Inner {
 
     /// Takes the name of a found object away. False when somebody was faster.
     fn unlink_current(&self, bucket: &Bucket, key: &Key, found: Box<Found>) -> Result<bool> {
-        let fail = |error| Error::fs("delete", &bucket.display(key.as_str()), error);
+        let fail = |error| bucket.error("delete", key.as_str(), error);
         let parent = match bucket.open(key.parent(), DIR) {
             Err(error) if is_absent(error) => return Ok(false),
             other => other.map_err(fail)?,
@@ -78,12 +78,12 @@ impl Inner {
 
     /// Hides the object behind a delete marker: an empty file, the object being kept as a version.
     fn put_marker(&self, bucket: &Bucket, key: &Key, request: &DeleteRequest) -> Result<Deleted> {
-        let fail = |error| Error::fs("make a delete marker for", &bucket.display(key.as_str()), error);
+        let fail = |error| bucket.error("make a delete marker for", key.as_str(), error);
         let existed = self.current(bucket, key)?.is_some_and(|found| !found.is_marker());
         let temp_dir = Arc::new(bucket.temp_dir(&self.fs, &self.owner).map_err(fail)?);
         let temp = Temp::create(&self.fs, &temp_dir, &self.owner, key.as_str()).map_err(fail)?;
         let raw = Raw::from([(name::DELETE_MARKER.to_owned(), Vec::new())]);
-        match self.publish(bucket, key, temp, raw, &request.conditions) {
+        match self.publish(bucket, key, temp, raw, &request.conditions, Purpose::Marker) {
             Ok(info) => Ok(Deleted { version_id: info.version_id, delete_marker: true, existed }),
             // Where no object of that key can be, none needs to be hidden.
             Err(Error::KeyConflict { .. }) => Ok(Deleted::default()),
@@ -118,12 +118,9 @@ impl Inner {
                 None => self.older_version(bucket, key, id)?,
             };
             let Some(found) = found else {
-                check(key, None, &request.conditions)?;
                 return Ok(Deleted { existed: false, ..deleted });
             };
-            if !found.is_marker() {
-                check(key, Some(&found), &request.conditions)?;
-            }
+            check_delete(Some(&found), &request.conditions)?;
             object_lock::check(&found.raw, key.as_str(), request.bypass_governance)?;
             deleted.delete_marker = found.is_marker();
             if !is_current {
@@ -142,11 +139,11 @@ impl Inner {
 
     /// A directory object with children stays as a directory, but is no object any more.
     fn delete_directory(&self, bucket: &Bucket, key: &Key, request: &DeleteRequest) -> Result<Deleted> {
-        let fail = |error| Error::fs("delete", &bucket.display(key.as_str()), error);
+        let fail = |error| bucket.error("delete", key.as_str(), error);
         let existed = {
             let _lock = self.locks.exclusive(&self.fs, &self.owner, bucket, key.as_str())?;
             let slot = self.slot_locked(bucket, key)?;
-            check(key, current_of(&slot).filter(|f| f.is_dir()), &request.conditions)?;
+            check_delete(current_of(&slot).filter(|f| f.is_dir()), &request.conditions)?;
             let Slot::Dir(found) = slot else { return Ok(Deleted::default()) };
             let explicit = found.is_explicit();
             if explicit {
@@ -203,7 +200,7 @@ impl Inner {
     }
 
     fn remove_if_empty(&self, bucket: &Bucket, key: &Key) -> Result<bool> {
-        let fail = |error| Error::fs("remove directory", &bucket.display(key.as_str()), error);
+        let fail = |error| bucket.error("remove directory", key.as_str(), error);
         // Most parents have other children; they need no lock.
         match bucket.open(key.path(), DIR) {
             Ok(dir) if !is_empty_dir(&dir).map_err(fail)? => return Ok(false),
@@ -213,17 +210,20 @@ impl Inner {
         }
         // Against somebody who makes it a directory object right now.
         let _lock = self.locks.exclusive(&self.fs, &self.owner, bucket, key.as_str())?;
-        match self.slot_locked(bucket, key)? {
+        let found = match self.slot_locked(bucket, key)? {
             Slot::Dir(found) if found.is_explicit() => return Ok(false),
-            Slot::Dir(_) => {}
+            Slot::Dir(found) => found,
             _ => return Ok(true),
-        }
+        };
         let parent = match bucket.open(key.parent(), DIR) {
             Err(error) if is_absent(error) => return Ok(true),
             other => other.map_err(fail)?,
         };
         match self.fs.remove_dir(parent, key.name()) {
-            Ok(()) | Err(Errno::NOENT) => Ok(true),
+            Ok(()) | Err(Errno::NOENT) => {
+                self.keeper.forget(self.means(), Subject::new(&found.file, bucket, key.path()));
+                Ok(true)
+            }
             Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => Ok(false),
             Err(error) => Err(fail(error)),
         }
@@ -237,7 +237,7 @@ impl Inner {
         mut raw: Raw,
         conditions: &super::types::WriteConditions,
     ) -> Result<Found> {
-        let fail = |error| Error::fs("make directory", &bucket.display(key.as_str()), error);
+        let fail = |error| bucket.error("make directory", key.as_str(), error);
         raw.entry(name::ETAG.to_owned()).or_insert_with(|| b"\"d41d8cd98f00b204e9800998ecf8427e\"".to_vec());
         let _lock = self.locks.exclusive(&self.fs, &self.owner, bucket, key.as_str())?;
         for _ in 0..TRIES {

@@ -355,7 +355,14 @@ pub(crate) fn is_file(stat: &Stat) -> bool {
 
 /// Modification time.
 pub(crate) fn modified(stat: &Stat) -> std::time::SystemTime {
-    from_unix(i64::from(stat.st_mtime), u32::try_from(stat.st_mtime_nsec).unwrap_or(0))
+    from_unix(stat.st_mtime, u32::try_from(stat.st_mtime_nsec).unwrap_or(0))
+}
+
+/// When a file was made, where the file system tells.
+pub(crate) fn born(file: impl AsFd) -> Option<std::time::SystemTime> {
+    let statx = rfs::statx(file, "", AtFlags::EMPTY_PATH, rfs::StatxFlags::BTIME).ok()?;
+    let known = statx.stx_mask & rfs::StatxFlags::BTIME.bits() != 0;
+    known.then(|| from_unix(statx.stx_btime.tv_sec, statx.stx_btime.tv_nsec))
 }
 
 /// A time of the file system as a `SystemTime`.
@@ -422,4 +429,84 @@ pub(crate) fn is_empty_dir(dir: impl AsFd) -> Result<bool, Errno> {
         false
     })?;
     Ok(empty)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn tree() -> (tempfile::TempDir, OwnedFd) {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("root/a/b")).unwrap();
+        std::fs::write(dir.path().join("root/a/b/file"), "inside").unwrap();
+        std::fs::write(dir.path().join("secret"), "outside").unwrap();
+        symlink("../secret", dir.path().join("root/up")).unwrap();
+        symlink("a", dir.path().join("root/within")).unwrap();
+        symlink("/", dir.path().join("root/a/absolute")).unwrap();
+        let root = std::fs::File::open(dir.path().join("root")).unwrap();
+        (dir, root.into())
+    }
+
+    /// On kernels with `openat2` and on those without.
+    #[test]
+    fn nothing_leads_out() {
+        for old_kernel in [false, true] {
+            let fs = Fs::new(false, false, None);
+            if old_kernel {
+                fs.forget_openat2();
+            }
+            let (_dir, root) = tree();
+            let open = |path: &str| fs.open_beneath(&root, path, READ).map(|_| ());
+            for inside in ["", "a", "a/b", "a/b/file"] {
+                assert_eq!(open(inside), Ok(()), "{inside}");
+            }
+            for outside in [
+                "up",
+                "within",
+                "within/b",
+                "a/absolute",
+                "a/absolute/etc",
+                "../secret",
+                "a/../../secret",
+                "..",
+                "/etc/passwd",
+                "a/b/file/x",
+                "none",
+                "none/x",
+                "/proc/self/root",
+            ] {
+                assert!(open(outside).is_err(), "{outside}");
+            }
+            let (made, changed) = fs.make_dirs(&root, "x/y/z", &OWNER).unwrap();
+            assert!(is_dir(&stat(made).unwrap()));
+            assert_eq!(changed.len(), 3);
+            assert_eq!(fs.make_dirs(&root, "x/y/z", &OWNER).unwrap().1.len(), 0);
+            assert!(fs.make_dirs(&root, "within/c", &OWNER).is_err());
+            assert!(fs.make_dirs(&root, "a/b/file/c", &OWNER).is_err());
+            fs.remove_tree(&root, "a").unwrap();
+            assert_eq!(open("a"), Err(Errno::NOENT));
+            assert!(std::fs::read_dir("/etc").is_ok(), "links are removed, not followed");
+        }
+    }
+
+    const OWNER: Ownership = Ownership { dir_mode: 0o755, file_mode: 0o644, uid: None, gid: None };
+
+    #[test]
+    fn a_small_file_is_replaced_whole() {
+        let (_dir, root) = tree();
+        let fs = Fs::new(false, false, None);
+        for text in ["first", "2"] {
+            fs.write_small(&root, "small", text.as_bytes(), &OWNER, true).unwrap();
+            let file = File::from(fs.open_beneath(&root, "small", READ).unwrap());
+            assert_eq!(io::read_to_string(file).unwrap(), text);
+        }
+        assert_eq!(entries(fs.open_beneath(&root, "", DIR).unwrap()).unwrap().len(), 4, "no helper is left");
+    }
+
+    #[test]
+    fn times() {
+        assert_eq!(from_unix(0, 0), std::time::UNIX_EPOCH);
+        assert!(from_unix(-1, 0) < from_unix(0, 0));
+    }
 }

@@ -12,7 +12,7 @@ use super::attributes::{Raw, name};
 use super::bucket::Bucket;
 use super::error::{Error, Result};
 use super::fs::{Fs, Ownership};
-pub(crate) use overflow::OVERFLOW_DIR;
+pub(crate) use overflow::{Form as OverflowForm, OVERFLOW_DIR};
 pub(crate) use sidecar::Sidecar;
 
 /// The file or directory whose attributes are meant.
@@ -139,5 +139,5 @@ fn failed(operation: &'static str, subject: Subject<'_>, error: Errno) -> Error 
             source: error.into(),
         };
     }
-    Error::fs(operation, &subject.bucket.display(subject.path), error)
+    subject.bucket.error(operation, subject.path, error)
 }

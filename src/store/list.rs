@@ -1,13 +1,14 @@
 //! Listing: all keys of a bucket in byte order, without reading more than a page needs.
 
 mod batch;
+mod versions;
 mod walk;
 
 use rustix::io::Errno;
 
 use super::attributes::{decode_checksums, name};
 use super::bucket::Bucket;
-use super::error::{Error, Result};
+use super::error::Result;
 use super::etag;
 use super::fs::{DIR, READ, for_each_entry, is_file, modified, stat};
 use super::inner::Inner;
@@ -108,8 +109,14 @@ impl Inner {
     /// Whether any object is below a directory (its key with the slash), the directory object itself
     /// included. Stops at the first.
     pub(crate) fn holds_object(&self, bucket: &Bucket, key: &str) -> Result<bool> {
+        // Without versions there are no delete markers, and any file will do.
+        self.holds(bucket, key, self.versions.is_none())
+    }
+
+    /// As [`holds_object`](Self::holds_object), delete markers counted or not.
+    fn holds(&self, bucket: &Bucket, key: &str, markers: bool) -> Result<bool> {
         let path = key.strip_suffix('/').unwrap_or(key);
-        let fail = |error| Error::fs("read directory", &bucket.display(path), error);
+        let fail = |error| bucket.error("read directory", path, error);
         let dir = match bucket.open(path, DIR) {
             Err(error) if is_absent(error) => return Ok(false),
             Err(Errno::ACCESS) => return Ok(false),
@@ -122,8 +129,6 @@ impl Inner {
         }
         let mut dirs = Vec::new();
         let mut files = Vec::new();
-        // Without delete markers any file will do.
-        let markers = self.versions.is_some();
         let mut found = false;
         for_each_entry(&dir, |name, kind| {
             if !is_listed_name(name) {
@@ -134,7 +139,7 @@ impl Inner {
                 dirs.push(name.to_owned());
             } else if kind.is_file() {
                 files.push(name.to_owned());
-                found = !markers;
+                found = markers;
             }
             // Enough to look at; a directory full of delete markers is read on below.
             !found
@@ -154,7 +159,7 @@ impl Inner {
             }
         }
         for name in dirs {
-            if self.holds_object(bucket, &format!("{}/", child(&name)))? {
+            if self.holds(bucket, &format!("{}/", child(&name)), markers)? {
                 return Ok(true);
             }
         }
@@ -174,7 +179,7 @@ impl Inner {
         file_name: &str,
         key: &str,
     ) -> Result<Option<ListedObject>> {
-        let fail = |error| Error::fs("list", &bucket.display(key), error);
+        let fail = |error| bucket.error("list", key, error);
         let file = match self.fs.open_beneath(dir, file_name, READ) {
             Err(error) if is_absent(error) => return Ok(None),
             Err(Errno::ACCESS | Errno::PERM) => return self.listed_unreadable(bucket, dir, file_name, key),
@@ -226,7 +231,7 @@ impl Inner {
             })),
             Ok(_) => Ok(None),
             Err(error) if is_absent(error) => Ok(None),
-            Err(error) => Err(Error::fs("list", &bucket.display(key), error)),
+            Err(error) => Err(bucket.error("list", key, error)),
         }
     }
 }

@@ -6,7 +6,7 @@
 
 mod reach;
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -42,11 +42,14 @@ pub(crate) enum KeyLock<'a> {
 pub(crate) struct Locks {
     mode: LockMode,
     process: Vec<Mutex<()>>,
+    /// Apart from those of keys: who holds one of these takes one of those.
+    uploads: Vec<Mutex<()>>,
 }
 
 impl Locks {
     pub(crate) fn new(mode: LockMode) -> Self {
-        Self { mode, process: (0..IN_PROCESS).map(|_| Mutex::new(())).collect() }
+        let mutexes = || (0..IN_PROCESS).map(|_| Mutex::new(())).collect();
+        Self { mode, process: mutexes(), uploads: mutexes() }
     }
 
     /// Waits for the exclusive lock of a key. A thread holds one at a time.
@@ -87,16 +90,17 @@ impl Locks {
         operation: FlockOperation,
     ) -> Result<KeyLock<'_>> {
         if self.mode == LockMode::Process {
-            let mut hasher = DefaultHasher::new();
-            (bucket.name(), key).hash(&mut hasher);
-            let mutex = &self.process[usize::try_from(hasher.finish() % IN_PROCESS as u64).unwrap_or(0)];
-            // The mutex guards no data, so a panic elsewhere leaves nothing half done in it.
-            return Ok(KeyLock::Process(mutex.lock().unwrap_or_else(PoisonError::into_inner)));
+            return Ok(in_process(&self.process, &(bucket.name(), key)));
         }
         let name = format!("{:02x}", Sha256::digest(key.as_bytes())[0]);
         lock_file(fs, owner, bucket, &name, operation)
             .map(KeyLock::File)
-            .map_err(|error| Error::fs("lock", &bucket.display(key), error))
+            .map_err(|error| bucket.error("lock", key, error))
+    }
+
+    /// Waits for the lock of an upload, inside this process.
+    pub(crate) fn upload(&self, id: &str) -> KeyLock<'_> {
+        in_process(&self.uploads, &id)
     }
 
     /// Waits for every lock of a bucket that is to be removed, and removes the lock files.
@@ -113,6 +117,14 @@ impl Locks {
         }
         Ok(())
     }
+}
+
+fn in_process<'a>(mutexes: &'a [Mutex<()>], of: &impl Hash) -> KeyLock<'a> {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    let mutex = &mutexes[usize::try_from(hasher.finish() % mutexes.len() as u64).unwrap_or(0)];
+    // The mutex guards no data, so a panic elsewhere leaves nothing half done in it.
+    KeyLock::Process(mutex.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 fn lock_file(

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::attributes::{self, Raw, name};
 use super::bucket::Bucket;
 use super::content_type;
-use super::error::{Error, Result};
+use super::error::Result;
 use super::etag;
 use super::fs::{READ, is_dir, is_file, modified, stat};
 use super::inner::Inner;
@@ -110,7 +110,7 @@ impl Inner {
         path: &str,
         open: impl Fn() -> Result<OwnedFd, Errno>,
     ) -> Result<Slot> {
-        let fail = |error| Error::fs("open", &bucket.display(path), error);
+        let fail = |error| bucket.error("open", path, error);
         let mut tries = 0;
         loop {
             let file = match open() {

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::attributes;
 use super::bucket::Bucket;
-use super::commit::{check, current_of};
+use super::commit::{Purpose, check, current_of};
 use super::error::{Error, Result};
 use super::fs::{DIR, Fs, FsOp, Temp, stat};
 use super::inner::Inner;
@@ -209,7 +209,7 @@ impl PendingObject {
         match self.temp {
             Some(temp) => {
                 self.sink.finish(size, self.key.as_str(), &shown)?;
-                self.inner.publish(&self.bucket, &self.key, temp, raw, &self.conditions)
+                self.inner.publish(&self.bucket, &self.key, temp, raw, &self.conditions, Purpose::Object)
             }
             None if size > 0 => Err(directory_with_data(&self.key)),
             None => {
@@ -253,7 +253,7 @@ impl Inner {
     }
 
     /// Refuses early what publication would refuse, before a body is taken.
-    fn foresee(&self, bucket: &Bucket, key: &Key, conditions: &WriteConditions) -> Result<()> {
+    pub(crate) fn foresee(&self, bucket: &Bucket, key: &Key, conditions: &WriteConditions) -> Result<()> {
         let versioned = self.versioning_of(bucket)? == Versioning::Enabled;
         let slot = self.slot(bucket, key)?;
         check(key, current_of(&slot), conditions)?;
@@ -281,11 +281,11 @@ impl Inner {
         size: u64,
         direct_io: bool,
     ) -> Result<(Temp, ObjectSink)> {
-        let fail = |error| Error::fs("create", &bucket.display(label), error);
+        let fail = |error| bucket.error("create", label, error);
         let dir = Arc::new(bucket.temp_dir(&self.fs, &self.owner).map_err(fail)?);
         let temp = Temp::create(&self.fs, &dir, &self.owner, label).map_err(fail)?;
         if size >= RESERVE_FROM {
-            let fail = |error| Error::fs("reserve space for", &bucket.display(label), error);
+            let fail = |error| bucket.error("reserve space for", label, error);
             self.fs.reserve(&**temp.file(), size, label).map_err(fail)?;
         }
         let sink = ObjectSink::new(&Body::new(&self.fs, &temp, label, direct_io));

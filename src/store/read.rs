@@ -21,7 +21,10 @@ pub struct ObjectReader {
     direct: Option<File>,
     info: ObjectInfo,
     bucket: String,
-    pub(crate) found_raw: super::attributes::Raw,
+    /// Whether a version was named when it was opened.
+    pub(crate) version_asked: bool,
+    /// Whether it has no stored ETag that holds.
+    pub(crate) is_foreign: bool,
 }
 
 impl ObjectReader {
@@ -99,8 +102,14 @@ impl Inner {
         let bucket = self.bucket(bucket)?;
         let (found, versioning) = self.readable(&bucket, &key, version)?;
         let info = found.info(key.as_str(), versioning);
-        let Found { file, raw, .. } = *found;
-        Ok(ObjectReader { file, direct: None, info, bucket: bucket.name().to_owned(), found_raw: raw })
+        Ok(ObjectReader {
+            info,
+            direct: None,
+            bucket: bucket.name().to_owned(),
+            version_asked: version.is_some(),
+            is_foreign: super::copy::is_foreign(&found),
+            file: found.file,
+        })
     }
 
     pub(crate) fn head_object(&self, bucket: &str, key: &str, version: Option<&str>) -> Result<ObjectInfo> {

@@ -196,6 +196,8 @@ pub struct ObjectInfo {
 pub struct WriteConditions {
     /// `If-None-Match: *`: the key must not exist.
     pub if_none_match_any: bool,
+    /// `If-None-Match: "etag"` without quotes: the key must not hold that object.
+    pub if_none_match: Option<String>,
     /// `If-Match: "etag"` without quotes, or `*`.
     pub if_match: Option<String>,
     /// Conditions of DeleteObject: expected size.

@@ -34,7 +34,7 @@ pub(crate) fn version_dir(key: &str) -> String {
 }
 
 /// What the attributes of a version are kept under.
-fn version_path(key: &str, id: &str) -> String {
+pub(crate) fn version_path(key: &str, id: &str) -> String {
     format!("versions:{}/{id}", version_dir(key))
 }
 
@@ -146,7 +146,7 @@ impl Inner {
         key: &Key,
         current: Option<&str>,
     ) -> Result<Vec<Older>> {
-        let fail = |error| Error::fs("read the versions of", &bucket.display(key.as_str()), error);
+        let fail = |error| bucket.error("read the versions of", key.as_str(), error);
         let dir = match self
             .versions_of(bucket)
             .and_then(|versions| self.fs.open_beneath(versions, &version_dir(key.as_str()), DIR))
@@ -169,7 +169,7 @@ impl Inner {
 
     /// Puts the current object among the older versions as well; the caller replaces it then.
     pub(crate) fn archive(&self, bucket: &Bucket, key: &Key, found: &Found) -> Result<()> {
-        let fail = |error| Error::fs("keep the version of", &bucket.display(key.as_str()), error);
+        let fail = |error| bucket.error("keep the version of", key.as_str(), error);
         let versions = self.versions.as_ref().ok_or_else(|| fail(Errno::NOENT))?;
         let id = found.version_id();
         let place = format!("{}/{}", bucket.name(), version_dir(key.as_str()));
@@ -224,7 +224,7 @@ impl Inner {
         key: &Key,
         path: &str,
     ) -> Result<Temp> {
-        let fail = |error| Error::fs("copy the version of", &bucket.display(key.as_str()), error);
+        let fail = |error| bucket.error("copy the version of", key.as_str(), error);
         let temp = Temp::create(&self.fs, temp_dir, &self.owner, key.as_str()).map_err(fail)?;
         let size = u64::try_from(found.stat.st_size).unwrap_or(0);
         self.fs
@@ -249,7 +249,7 @@ impl Inner {
     /// Makes the newest older version current in place of what is there, or of nothing. False when
     /// there is none.
     pub(crate) fn restore(&self, bucket: &Bucket, key: &Key, except: &str) -> Result<bool> {
-        let fail = |error| Error::fs("restore the version of", &bucket.display(key.as_str()), error);
+        let fail = |error| bucket.error("restore the version of", key.as_str(), error);
         let Some(newest) = self.older_versions(bucket, key, Some(except))?.into_iter().next() else {
             return Ok(false);
         };
@@ -292,7 +292,7 @@ impl Inner {
 
     /// Removes an older version. False when it is not there.
     pub(crate) fn remove_version(&self, bucket: &Bucket, key: &Key, id: &str) -> Result<bool> {
-        let fail = |error| Error::fs("remove the version of", &bucket.display(key.as_str()), error);
+        let fail = |error| bucket.error("remove the version of", key.as_str(), error);
         let dir = match self
             .versions_of(bucket)
             .and_then(|versions| self.fs.open_beneath(versions, &version_dir(key.as_str()), DIR))

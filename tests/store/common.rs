@@ -10,20 +10,22 @@ use vgwrdma::store::{
 };
 
 /// A store with one bucket, `bucket`. Its directories go with it.
-pub struct Fixture {
-    pub dir: tempfile::TempDir,
-    pub store: Store,
+pub(crate) struct Fixture {
+    pub(crate) dir: tempfile::TempDir,
+    /// The versioning directory, when there is one.
+    pub(crate) versions: Option<tempfile::TempDir>,
+    pub(crate) store: Store,
 }
 
-pub const BUCKET: &str = "bucket";
+pub(crate) const BUCKET: &str = "bucket";
 
 impl Fixture {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with(|_| ())
     }
 
     /// With settings changed; no syncs unless asked for, so that tests are quick.
-    pub fn with(change: impl FnOnce(&mut StoreOptions)) -> Self {
+    pub(crate) fn with(change: impl FnOnce(&mut StoreOptions)) -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("root")).unwrap();
         let mut options =
@@ -31,51 +33,51 @@ impl Fixture {
         change(&mut options);
         let store = Store::open(&dir.path().join("root"), options).unwrap();
         store.create_bucket(BUCKET, &BTreeMap::new()).unwrap();
-        Self { dir, store }
+        Self { dir, versions: None, store }
     }
 
     /// With a versioning directory, versioning being on.
-    pub fn versioned() -> Self {
+    pub(crate) fn versioned() -> Self {
         let versions = tempfile::tempdir().unwrap();
-        let path = versions.keep();
-        let fixture = Self::with(|options| options.versioning_dir = Some(path));
+        let mut fixture = Self::with(|options| options.versioning_dir = Some(versions.path().to_owned()));
+        fixture.versions = Some(versions);
         fixture.store.set_versioning(BUCKET, vgwrdma::store::Versioning::Enabled).unwrap();
         fixture
     }
 
     /// The path of something in the bucket.
-    pub fn path(&self, key: &str) -> PathBuf {
+    pub(crate) fn path(&self, key: &str) -> PathBuf {
         self.root().join(BUCKET).join(key)
     }
 
-    pub fn root(&self) -> PathBuf {
+    pub(crate) fn root(&self) -> PathBuf {
         self.dir.path().join("root")
     }
 
-    pub fn put(&self, key: &str, body: &[u8]) -> ObjectInfo {
+    pub(crate) fn put(&self, key: &str, body: &[u8]) -> ObjectInfo {
         self.try_put(key, body, &WriteConditions::default()).unwrap()
     }
 
-    pub fn try_put(&self, key: &str, body: &[u8], conditions: &WriteConditions) -> Result<ObjectInfo> {
+    pub(crate) fn try_put(&self, key: &str, body: &[u8], conditions: &WriteConditions) -> Result<ObjectInfo> {
         put(&self.store, key, body, conditions)
     }
 
-    pub fn get(&self, key: &str) -> Vec<u8> {
+    pub(crate) fn get(&self, key: &str) -> Vec<u8> {
         self.try_get(key, None).unwrap().1
     }
 
-    pub fn try_get(&self, key: &str, version: Option<&str>) -> Result<(ObjectInfo, Vec<u8>)> {
+    pub(crate) fn try_get(&self, key: &str, version: Option<&str>) -> Result<(ObjectInfo, Vec<u8>)> {
         let reader = self.store.open_object(BUCKET, key, version)?;
         let mut body = vec![0; usize::try_from(reader.info().size).unwrap()];
         reader.read_at(0, &mut body).unwrap();
         Ok((reader.info().clone(), body))
     }
 
-    pub fn delete(&self, key: &str) {
+    pub(crate) fn delete(&self, key: &str) {
         self.store.delete_object(BUCKET, key, None, &WriteConditions::default()).unwrap();
     }
 
-    pub fn list(&self, prefix: &str, delimiter: Option<&str>) -> ListPage {
+    pub(crate) fn list(&self, prefix: &str, delimiter: Option<&str>) -> ListPage {
         let request = ListRequest {
             prefix: prefix.into(),
             delimiter: delimiter.map(Into::into),
@@ -85,12 +87,12 @@ impl Fixture {
         self.store.list_objects(BUCKET, &request).unwrap()
     }
 
-    pub fn keys(&self) -> Vec<String> {
+    pub(crate) fn keys(&self) -> Vec<String> {
         self.list("", None).objects.into_iter().map(|o| o.key).collect()
     }
 
     /// All there is below the root, `.sgwtmp` included, but for lock files.
-    pub fn files(&self) -> Vec<String> {
+    pub(crate) fn files(&self) -> Vec<String> {
         let mut all = Vec::new();
         walk(&self.root(), &self.root(), &mut all);
         all.retain(|path| !path.contains("/locks"));
@@ -113,7 +115,7 @@ fn walk(root: &Path, dir: &Path, all: &mut Vec<String>) {
 }
 
 /// The attributes that a gateway would give this body.
-pub fn attributes(body: &[u8]) -> ObjectAttributes {
+pub(crate) fn attributes(body: &[u8]) -> ObjectAttributes {
     let mut digester = Digester::new(true, [Algorithm::Crc64Nvme]);
     digester.update(body);
     let digests = digester.finish();
@@ -130,7 +132,7 @@ pub fn attributes(body: &[u8]) -> ObjectAttributes {
     }
 }
 
-pub fn put(store: &Store, key: &str, body: &[u8], conditions: &WriteConditions) -> Result<ObjectInfo> {
+pub(crate) fn put(store: &Store, key: &str, body: &[u8], conditions: &WriteConditions) -> Result<ObjectInfo> {
     let request =
         PutRequest { size_hint: Some(body.len() as u64), conditions: conditions.clone(), direct_io: false };
     let pending = store.begin_put(BUCKET, key, &request)?;
@@ -138,10 +140,10 @@ pub fn put(store: &Store, key: &str, body: &[u8], conditions: &WriteConditions) 
     pending.publish(body.len() as u64, attributes(body))
 }
 
-pub fn if_none_match() -> WriteConditions {
+pub(crate) fn if_none_match() -> WriteConditions {
     WriteConditions { if_none_match_any: true, ..WriteConditions::default() }
 }
 
-pub fn if_match(etag: &str) -> WriteConditions {
+pub(crate) fn if_match(etag: &str) -> WriteConditions {
     WriteConditions { if_match: Some(etag.into()), ..WriteConditions::default() }
 }

@@ -249,6 +249,14 @@ fn conditions() {
     };
     assert!(delete(&conditions).unwrap().existed);
     assert!(fixture.keys().is_empty());
+    assert!(!delete(&conditions).unwrap().existed, "of nothing, a condition of a delete holds");
+    let not = |etag: &str| WriteConditions { if_none_match: Some(etag.into()), ..WriteConditions::default() };
+    let first = fixture.try_put("k", b"1", &not("x")).unwrap();
+    assert!(matches!(
+        fixture.try_put("k", b"2", &not(&first.etag)),
+        Err(Error::PreconditionFailed("If-None-Match"))
+    ));
+    fixture.try_put("k", b"2", &not("x")).unwrap();
 }
 
 #[test]

@@ -4,15 +4,14 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use clap::builder::FalseyValueParser;
-use clap::{Args, ValueEnum, value_parser};
+use clap::{Args, ValueEnum};
 use http::HeaderName;
 
 use super::{RDMA, RDMA_LIBRARY, number, seconds};
-use crate::gateway::config::{
-    Config, DEFAULT_DC_KEY, DelayMode, RdmaConfig, TokenRules, Tunables, check_pool,
-};
+use crate::gateway::config::{Config, RdmaConfig, TokenRules, check_pool};
 use crate::gateway::rdma::policy::Network;
-use crate::rdma;
+use crate::gateway::startup;
+use crate::rdma::{self, DelayMode, Tunables};
 use crate::transfer::EngineConfig;
 use crate::units::{format_size, parse_size};
 
@@ -84,40 +83,40 @@ pub struct RdmaArguments {
     #[arg(long, value_name = "KEY", env = "VGW_RDMA_DC_KEY", value_parser = number, hide_env_values = true, global = true, help_heading = RDMA_LIBRARY)]
     pub rdma_dc_key: Option<u64>,
     /// DC initiators of each address
-    #[arg(long, value_name = "N", env = "VGW_RDMA_NUM_DCIS", default_value_t = 128, value_parser = value_parser!(u16).range(1..), global = true, help_heading = RDMA_LIBRARY)]
-    pub rdma_num_dcis: u16,
+    #[arg(long, value_name = "N", env = "VGW_RDMA_NUM_DCIS", default_value_t = 128, global = true, help_heading = RDMA_LIBRARY)]
+    pub rdma_num_dcis: u32,
     /// Entries of a completion queue
-    #[arg(long, value_name = "N", env = "VGW_RDMA_CQ_DEPTH", default_value_t = 640, value_parser = value_parser!(u32).range(1..), global = true, help_heading = RDMA_LIBRARY)]
+    #[arg(long, value_name = "N", env = "VGW_RDMA_CQ_DEPTH", default_value_t = 640, global = true, help_heading = RDMA_LIBRARY)]
     pub rdma_cq_depth: u32,
     /// Retries of the transport, 0 to 7
-    #[arg(long, value_name = "N", env = "VGW_RDMA_RETRY_COUNT", default_value_t = 7, value_parser = value_parser!(u8).range(0..=7), global = true, help_heading = RDMA_LIBRARY)]
-    pub rdma_retry_count: u8,
+    #[arg(long, value_name = "N", env = "VGW_RDMA_RETRY_COUNT", default_value_t = 7, global = true, help_heading = RDMA_LIBRARY)]
+    pub rdma_retry_count: u32,
     /// Local ACK timeout, 4.096 us times 2 to the power of N
-    #[arg(long, value_name = "N", env = "VGW_RDMA_TIMEOUT", default_value_t = 16, value_parser = value_parser!(u8).range(0..=31), global = true, help_heading = RDMA_LIBRARY)]
-    pub rdma_timeout: u8,
+    #[arg(long, value_name = "N", env = "VGW_RDMA_TIMEOUT", default_value_t = 16, global = true, help_heading = RDMA_LIBRARY)]
+    pub rdma_timeout: u32,
     /// InfiniBand service level
-    #[arg(long, value_name = "N", env = "VGW_RDMA_SERVICE_LEVEL", default_value_t = 0, value_parser = value_parser!(u8).range(0..=15), global = true, help_heading = RDMA_LIBRARY)]
-    pub rdma_service_level: u8,
+    #[arg(long, value_name = "N", env = "VGW_RDMA_SERVICE_LEVEL", default_value_t = 0, global = true, help_heading = RDMA_LIBRARY)]
+    pub rdma_service_level: u32,
     /// IP traffic class (DSCP times 4, plus ECN)
     #[arg(long, value_name = "N", env = "VGW_RDMA_TRAFFIC_CLASS", default_value_t = 96, global = true, help_heading = RDMA_LIBRARY)]
-    pub rdma_traffic_class: u8,
+    pub rdma_traffic_class: u32,
     /// IP hop limit
-    #[arg(long, value_name = "N", env = "VGW_RDMA_HOP_LIMIT", default_value_t = 4, value_parser = value_parser!(u8).range(1..), global = true, help_heading = RDMA_LIBRARY)]
-    pub rdma_hop_limit: u8,
+    #[arg(long, value_name = "N", env = "VGW_RDMA_HOP_LIMIT", default_value_t = 4, global = true, help_heading = RDMA_LIBRARY)]
+    pub rdma_hop_limit: u32,
     /// Index of the partition key
     #[arg(long, value_name = "N", env = "VGW_RDMA_PKEY_INDEX", default_value_t = 0, global = true, help_heading = RDMA_LIBRARY)]
-    pub rdma_pkey_index: u16,
-    /// Scatter-gather entries of an operation
-    #[arg(long, value_name = "N", env = "VGW_RDMA_MAX_SGE", default_value_t = 10, value_parser = value_parser!(u16).range(1..), global = true, help_heading = RDMA_LIBRARY)]
-    pub rdma_max_sge: u16,
+    pub rdma_pkey_index: u32,
+    /// Scatter-gather entries of an operation [default: what the library takes]
+    #[arg(long, value_name = "N", env = "VGW_RDMA_MAX_SGE", global = true, help_heading = RDMA_LIBRARY)]
+    pub rdma_max_sge: Option<u32>,
     /// Outstanding RDMA READs of a queue pair; 0 is what the device can
     #[arg(long, value_name = "N", env = "VGW_RDMA_MAX_RD_ATOMIC", default_value_t = 0, global = true, help_heading = RDMA_LIBRARY)]
-    pub rdma_max_rd_atomic: u16,
+    pub rdma_max_rd_atomic: u32,
     /// Pause of the library's synchronous calls between polls
     #[arg(long, value_name = "NS", env = "VGW_RDMA_DELAY_INTERVAL", default_value_t = 5000, global = true, help_heading = RDMA_LIBRARY)]
     pub rdma_delay_interval: u32,
-    /// Where those pauses are made
-    #[arg(long, value_enum, env = "VGW_RDMA_DELAY_MODE", default_value = "batch", global = true, help_heading = RDMA_LIBRARY)]
+    /// Where those pauses are made: none, batch, entry or adaptive
+    #[arg(long, value_name = "MODE", env = "VGW_RDMA_DELAY_MODE", default_value = "batch", global = true, help_heading = RDMA_LIBRARY)]
     pub rdma_delay_mode: DelayMode,
     /// Reset a queue pair after a failure
     #[arg(long, value_name = "BOOL", env = "VGW_RDMA_QP_RESET", num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", action = clap::ArgAction::Set, global = true, help_heading = RDMA_LIBRARY)]
@@ -126,26 +125,27 @@ pub struct RdmaArguments {
 
 impl RdmaArguments {
     fn tunables(&self) -> Result<Tunables, String> {
-        let dc_key = match self.rdma_dc_key {
-            None => DEFAULT_DC_KEY,
-            Some(key) => u32::try_from(key).map_err(|_| "--rdma-dc-key must fit in 32 bits")?,
-        };
-        Ok(Tunables {
+        let tunables = Tunables {
             num_dcis: self.rdma_num_dcis,
             cq_depth: self.rdma_cq_depth,
-            dc_key,
+            dc_key: self.rdma_dc_key.unwrap_or(Tunables::DEFAULT_DC_KEY),
             service_level: self.rdma_service_level,
             timeout: self.rdma_timeout,
             hop_limit: self.rdma_hop_limit,
             pkey_index: self.rdma_pkey_index,
             max_sge: self.rdma_max_sge,
-            delay_interval_ns: self.rdma_delay_interval,
+            delay_interval: Duration::from_nanos(self.rdma_delay_interval.into()),
             delay_mode: self.rdma_delay_mode,
             qp_reset_on_failure: self.rdma_qp_reset,
             retry_count: self.rdma_retry_count,
             traffic_class: self.rdma_traffic_class,
             max_rd_atomic: self.rdma_max_rd_atomic,
-        })
+        };
+        match tunables.validate() {
+            Ok(()) => Ok(tunables),
+            Err(rdma::Error::Invalid { what, .. }) => Err(what),
+            Err(error) => Err(error.to_string()),
+        }
     }
 
     fn engine(&self) -> Result<EngineConfig, String> {
@@ -193,23 +193,26 @@ impl RdmaArguments {
                 return Err(format!("{name} must be more than 0"));
             }
         }
-        let pool_bytes = self.pool_buf_size.checked_mul(self.pool_buf_count).unwrap_or(u64::MAX);
-        if pool_bytes < self.rdma_chunk_size {
+        if self.pool_buf_size < self.rdma_chunk_size {
             return Err(format!(
-                "--rdma-chunk-size {} is larger than the whole pool of {}",
+                "--rdma-chunk-size {} is larger than --pool-buf-size {}",
                 format_size(self.rdma_chunk_size),
-                format_size(pool_bytes)
+                format_size(self.pool_buf_size)
             ));
         }
-        check_pool(pool_bytes, pins_memory())?;
+        let pool_bytes = self.pool_buf_size.checked_mul(self.pool_buf_count).unwrap_or(u64::MAX);
+        check_pool(pool_bytes, startup::provider_pins_memory())?;
+        let too_many = |_| "the RDMA pool does not fit in the address space".to_owned();
+        let buffer_bytes = usize::try_from(self.pool_buf_size).map_err(too_many)?;
+        let buffers = usize::try_from(self.pool_buf_count).map_err(too_many)?;
         let channels = self.rdma_lanes * self.rdma_channels;
-        if channels > usize::from(tunables.num_dcis) {
+        if channels > tunables.num_dcis as usize {
             return Err(format!(
                 "--rdma-lanes {} times --rdma-channels {} are more than the {} of --rdma-num-dcis",
                 self.rdma_lanes, self.rdma_channels, tunables.num_dcis
             ));
         }
-        if tunables.dc_key == DEFAULT_DC_KEY {
+        if tunables.dc_key == Tunables::DEFAULT_DC_KEY {
             warnings.push(
                 "the DC key is the one everybody knows; choose another with --rdma-dc-key, here and in all clients"
                     .into(),
@@ -224,7 +227,8 @@ impl RdmaArguments {
         config.rdma = Some(RdmaConfig {
             addresses: self.rdma_ip,
             port: self.rdma_port,
-            pool_bytes,
+            buffer_bytes,
+            buffers,
             huge_pages: match self.rdma_huge_pages {
                 HugePages::Off => rdma::HugePages::Off,
                 HugePages::Advise => rdma::HugePages::Advise,
@@ -235,9 +239,4 @@ impl RdmaArguments {
         });
         Ok(())
     }
-}
-
-/// Whether registering memory pins it: with NVIDIA's library and hardware, not with the software SDK.
-fn pins_memory() -> bool {
-    crate::gateway::startup::provider_pins_memory()
 }

@@ -1,6 +1,7 @@
 //! The engine's gauges and counters, and what is in this binary, as Prometheus text.
 
 use super::{family, sample};
+use crate::gateway::startup;
 use crate::rdma::WcStatus;
 use crate::transfer::{Engine, EngineStats};
 
@@ -8,9 +9,10 @@ use crate::transfer::{Engine, EngineStats};
 pub(super) fn render(out: &mut String, engine: Option<&Engine>) {
     family(out, "vgwrdma_build_info", "gauge", "Version of the gateway and its cuObject library.");
     let labels = format!(
-        "version=\"{}\",provider=\"{}\",rdma=\"{}\"",
+        "version=\"{}\",provider=\"{}\",library=\"{}\",rdma=\"{}\"",
         env!("CARGO_PKG_VERSION"),
-        label(&crate::gateway::startup::provider()),
+        startup::provider_label(),
+        label(&startup::provider()),
         if engine.is_some() { "on" } else { "off" }
     );
     sample(out, "vgwrdma_build_info", &labels, 1);

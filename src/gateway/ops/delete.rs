@@ -32,10 +32,10 @@ pub(crate) async fn delete_object(
     let input = req.input;
     service.check_owner(&input.bucket, input.expected_bucket_owner.as_deref()).await?;
     let conditions = WriteConditions {
-        if_none_match_any: false,
         if_match: input.if_match.map(condition_text),
         if_match_size: size(input.if_match_size)?,
         if_match_modified: input.if_match_last_modified_time.map(system_time),
+        ..Default::default()
     };
     let (bucket, key, version) = (input.bucket, input.key, input.version_id);
     let deleted = service
@@ -73,10 +73,10 @@ pub(crate) async fn delete_objects(
                 let version = object.version_id.clone();
                 let result = size(object.size).and_then(|size| {
                     let conditions = WriteConditions {
-                        if_none_match_any: false,
                         if_match: object.e_tag.map(ETag::into_value),
                         if_match_size: size,
                         if_match_modified: object.last_modified_time.map(system_time),
+                        ..Default::default()
                     };
                     Ok(store.delete_object(&bucket, &key, version.as_deref(), &conditions)?)
                 });

@@ -96,13 +96,17 @@ pub(crate) async fn get_object(
     let (bucket, key, version) = (input.bucket, input.key, input.version_id);
     let (range, part) = (input.range, input.part_number);
     let read_now = !matches!(intent, Some(Intent::Transfer(_)));
-    let store = service.store.clone();
+    let (store, direct_io_from) = (service.store.clone(), service.direct_io_from);
     let opened = service
         .blocking
         .run(move || -> S3Result<Opened> {
-            let reader = store.open_object(&bucket, &key, version.as_deref())?;
+            let mut reader = store.open_object(&bucket, &key, version.as_deref())?;
             conditions.check(reader.info())?;
             let extent = resolve(reader.info().size, range, part, &reader.info().attributes.part_ends)?;
+            if !read_now && direct_io_from.is_some_and(|from| extent.length >= from) {
+                // Where the file system has no direct reads, ordinary ones serve as well.
+                reader.enable_direct_io();
+            }
             let source = Arc::new(ObjectSource(reader));
             let length = usize::try_from(extent.length).map_or(READ, |n| n.min(READ));
             let first = if read_now && length > 0 {

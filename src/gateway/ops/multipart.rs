@@ -175,7 +175,7 @@ pub(crate) async fn complete_multipart_upload(
     let request = CompleteUpload {
         parts,
         checksums: stated!(input),
-        conditions: write_conditions(input.if_match.take(), input.if_none_match.take())?,
+        conditions: write_conditions(input.if_match.take(), input.if_none_match.take()),
         expected_size: input
             .mpu_object_size
             .map(|n| {

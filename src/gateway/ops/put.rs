@@ -96,7 +96,7 @@ pub(crate) async fn put_object(
     let attributes = headers::attributes(&req.headers, metadata)?;
     let request = PutRequest {
         size_hint: Some(source.length()),
-        conditions: write_conditions(req.input.if_match.take(), req.input.if_none_match.take())?,
+        conditions: write_conditions(req.input.if_match.take(), req.input.if_none_match.take()),
         direct_io: service.direct_io(&source),
     };
     let context = req.context().cloned();

@@ -18,6 +18,8 @@ pub(crate) struct Temp {
     dir: Arc<OwnedFd>,
     /// Its name there, unless it has none.
     name: Option<String>,
+    /// Whether the name stays when this is dropped.
+    kept: bool,
 }
 
 impl Temp {
@@ -29,7 +31,12 @@ impl Temp {
             match rfs::openat(dir, ".", flags, mode) {
                 Ok(fd) => {
                     fs.chown(&fd, owner)?;
-                    return Ok(Self { file: Arc::new(File::from(fd)), dir: Arc::clone(dir), name: None });
+                    return Ok(Self {
+                        file: Arc::new(File::from(fd)),
+                        dir: Arc::clone(dir),
+                        name: None,
+                        kept: false,
+                    });
                 }
                 Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOSYS | Errno::NOENT) => {}
                 Err(error) => return Err(error),
@@ -38,7 +45,8 @@ impl Temp {
         let name = random_name();
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let fd = rfs::openat(dir, &name, flags, mode)?;
-        let temp = Self { file: Arc::new(File::from(fd)), dir: Arc::clone(dir), name: Some(name) };
+        let temp =
+            Self { file: Arc::new(File::from(fd)), dir: Arc::clone(dir), name: Some(name), kept: false };
         // Tells a sweep that somebody is still at it; where locks do not work, age alone counts.
         let _ = rfs::flock(&temp.file, FlockOperation::NonBlockingLockShared);
         fs.chown(&temp.file, owner)?;
@@ -47,16 +55,16 @@ impl Temp {
 
     /// Takes over a file that already has a name in `dir`.
     pub(crate) fn adopt(file: File, dir: &Arc<OwnedFd>, name: &str) -> Self {
-        Self { file: Arc::new(file), dir: Arc::clone(dir), name: Some(name.to_owned()) }
+        Self { file: Arc::new(file), dir: Arc::clone(dir), name: Some(name.to_owned()), kept: false }
     }
 
     pub(crate) fn file(&self) -> &Arc<File> {
         &self.file
     }
 
-    /// Keeps the named file although this value is dropped.
-    pub(crate) fn keep(mut self) {
-        self.name = None;
+    /// As [`adopt`](Self::adopt), but the file stays there if it is not published.
+    pub(crate) fn adopt_kept(file: File, dir: &Arc<OwnedFd>, name: &str) -> Self {
+        Self { file: Arc::new(file), dir: Arc::clone(dir), name: Some(name.to_owned()), kept: true }
     }
 
     /// Gives the file its name unless that exists: `EXIST`.
@@ -110,6 +118,7 @@ impl Temp {
 impl Drop for Temp {
     fn drop(&mut self) {
         if let Some(name) = self.name.take()
+            && !self.kept
             && let Err(error) = rfs::unlinkat(&self.dir, &name, AtFlags::empty())
             && error != Errno::NOENT
         {

@@ -21,7 +21,7 @@ impl Fs {
             Err(error) => return Err(error),
         }
         loop {
-            let size = match rfs::fgetxattr(&file, &name, &mut [0_u8; 0]) {
+            let size = match rfs::fgetxattr_query(&file, &name) {
                 Err(Errno::NODATA) => return Ok(None),
                 other => other?,
             };

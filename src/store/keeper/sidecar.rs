@@ -14,10 +14,10 @@
 //! A file edited in place has another identity: it is then served as one put there from outside.
 
 use std::io::Read as _;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use rustix::fs::{self as rfs, AtFlags, OFlags, StatxFlags};
+use rustix::fs::{self as rfs, OFlags};
 use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
@@ -206,10 +206,9 @@ fn identity(subject: Subject<'_>) -> Result<String, Errno> {
     if !is_dir(&stat) {
         return Ok(format!("f{:x}-{:x}-{:x}", stat.st_ino, stat.st_mtime, stat.st_mtime_nsec));
     }
-    let born = match rfs::statx(subject.file.as_fd(), "", AtFlags::EMPTY_PATH, StatxFlags::BTIME) {
-        Ok(statx) if statx.stx_mask & StatxFlags::BTIME.bits() != 0 => statx.stx_btime.tv_sec,
-        _ => 0,
-    };
+    let born = fs::born(subject.file)
+        .and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok())
+        .map_or(0, |time| time.as_nanos());
     Ok(format!("d{:x}-{born:x}", stat.st_ino))
 }
 

@@ -20,6 +20,7 @@ int idle_client(ClientProcess::Say say, ClientProcess::Listen listen) {
     CHECK_EQ(client.cuMemObjGetDescriptor(memory.data(), kWindow), CU_OBJ_SUCCESS);
     say(token_for(client, memory.data(), kWindow));
     listen();
+    CHECK_EQ(client.cuMemObjPutDescriptor(memory.data()), CU_OBJ_SUCCESS);
     return 0;
 }
 
@@ -77,6 +78,8 @@ void client_stopped(const char* path) {
     uint64_t start = std::strtoull(token.c_str(), nullptr, 16);
     CHECK_EQ(server.handlePutObject("k", buffer, start, 4096, token, channel), 4096);
     ::kill(client.pid(), SIGSTOP);
+    int state = 0;
+    CHECK(::waitpid(client.pid(), &state, WUNTRACED) == client.pid() && WIFSTOPPED(state));
     ibv_wc_status status = IBV_WC_SUCCESS;
     CHECK_EQ(server.handlePutObject("k", buffer, start, 4096, token, channel, 0, &status), -EIO);
     CHECK_EQ(status, IBV_WC_RETRY_EXC_ERR);
@@ -134,7 +137,7 @@ void exits(const char* path) {
     ClientProcess client([](ClientProcess::Say say, ClientProcess::Listen) {
         CUObjOps_t ops = no_callbacks();
         static cuObjClient client(ops);
-        static std::vector<char> memory(kWindow);
+        static auto& memory = *new std::vector<char>(kWindow);  // registered to the end
         CHECK_EQ(client.cuMemObjGetDescriptor(memory.data(), kWindow), CU_OBJ_SUCCESS);
         say(token_for(client, memory.data(), kWindow));
         usleep(50000);

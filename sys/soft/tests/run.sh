@@ -53,8 +53,13 @@ ulimit -c 0
 export ASAN_OPTIONS="detect_leaks=1:allocator_may_return_null=1:${ASAN_OPTIONS:-}"
 export TSAN_OPTIONS="halt_on_error=1:allocator_may_return_null=1:second_deadlock_stack=1:die_after_fork=0:suppressions=$here/tsan.supp:${TSAN_OPTIONS:-}"
 failed=
+case " $(echo $tests) " in *" device "*)
+    $cxx $flags -shared -fPIC -Wl,-soname,libcuda.so.1 "$here/fake_cuda.cc" -o "$build/libcuda.so.1" ;;
+esac
 for test in $tests; do
     $cxx $flags "$build/${test}_test.o" "$build/libsoft.a" -o "$build/${test}_test" -lpthread -ldl
     (cd "$build" && SOFT="$soft" timeout 300 "./${test}_test") || failed="$failed $test"
 done
+# The shared libraries once, without sanitizers, when everything is asked for.
+if [ $# -eq 0 ] && [ -z "$sanitizers" ]; then "$here/shared.sh" "$build/shared" || failed="$failed shared"; fi
 [ -z "$failed" ] || { echo "failed:$failed" >&2; exit 1; }
