@@ -3,7 +3,7 @@
 use http::HeaderValue;
 use http::header::HeaderName;
 
-use super::{Error, Result, Token};
+use super::{Error, Result};
 
 /// The token, as NVIDIA's and MinIO's clients send it.
 pub const RDMA_TOKEN: &str = "x-amz-rdma-token";
@@ -29,24 +29,26 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// The headers that carry `token` for a transfer of `length` bytes.
+    /// The headers that carry `token`, whose transfer of `length` bytes starts at address `start`.
     ///
     /// # Errors
     /// [`Error::Invalid`] when the token holds characters that no header may.
-    pub(crate) fn headers(self, token: &Token, length: u64) -> Result<Vec<(HeaderName, HeaderValue)>> {
-        let mut value = HeaderValue::from_str(token.as_str())
+    pub(crate) fn headers(
+        self,
+        token: &str,
+        start: u64,
+        length: u64,
+    ) -> Result<Vec<(HeaderName, HeaderValue)>> {
+        let mut value = HeaderValue::from_str(token)
             .map_err(|_| Error::Invalid { what: "the token is not printable text".into() })?;
         value.set_sensitive(true);
         Ok(match self {
             Self::Standard => vec![(HeaderName::from_static(RDMA_TOKEN), value)],
-            Self::Legacy => {
-                let start = token.descriptor().address;
-                vec![
-                    (HeaderName::from_static(LEGACY_TOKEN), value),
-                    (HeaderName::from_static(LEGACY_SIZE), HeaderValue::from(length)),
-                    (HeaderName::from_static(LEGACY_START), HeaderValue::from(start)),
-                ]
-            }
+            Self::Legacy => vec![
+                (HeaderName::from_static(LEGACY_TOKEN), value),
+                (HeaderName::from_static(LEGACY_SIZE), HeaderValue::from(length)),
+                (HeaderName::from_static(LEGACY_START), HeaderValue::from(start)),
+            ],
         })
     }
 }

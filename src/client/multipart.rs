@@ -36,7 +36,7 @@ impl Client {
     /// The S3 error.
     pub async fn create_multipart(&self, bucket: &str, key: &str) -> Result<String> {
         let call = || Call::new(Method::POST, bucket, Some(key)).query("uploads", "");
-        let (mut reply, _) = self.retry(async |_| self.execute(call()).await).await?;
+        let mut reply = self.execute_until_done(|| Ok(call())).await?;
         let operation = reply.operation().to_owned();
         let body = reply.text(64 << 10).await?;
         let document: Initiated = quick_xml::de::from_reader(&body[..]).map_err(|e| Error::Transport {
@@ -110,7 +110,7 @@ impl Client {
                 .query("uploadId", upload_id)
                 .body(RequestBody::bytes(document.clone()))
         };
-        let (mut reply, _) = self.retry(async |_| self.execute(call()).await).await?;
+        let mut reply = self.execute_until_done(|| Ok(call())).await?;
         let status = reply.status();
         let operation = reply.operation().to_owned();
         let body = reply.text(64 << 10).await?;
@@ -129,8 +129,7 @@ impl Client {
     /// The S3 error.
     pub async fn abort_multipart(&self, bucket: &str, key: &str, upload_id: &str) -> Result<()> {
         let call = || Call::new(Method::DELETE, bucket, Some(key)).query("uploadId", upload_id);
-        let (reply, _) = self.retry(async |_| self.execute(call()).await).await?;
-        reply.drain().await
+        self.execute_until_done(|| Ok(call())).await?.drain().await
     }
 }
 

@@ -125,21 +125,48 @@ impl Client {
         if reply.status().as_u16() < 300 { Ok(reply) } else { Err(s3_error(reply).await) }
     }
 
-    /// Runs `attempt` until it succeeds, fails for good, or the attempts are used up.
-    ///
-    /// `attempt` gets its number, from 1.
-    pub(crate) async fn retry<T>(&self, mut attempt: impl AsyncFnMut(u32) -> Result<T>) -> Result<(T, u32)> {
-        let mut number = 1;
+    /// Counts the attempts of one request.
+    pub(crate) fn attempts(&self) -> Attempts {
+        Attempts { number: 1, most: self.shared.attempts }
+    }
+
+    /// Sends until there is a success or the attempts are used up.
+    pub(crate) async fn execute_until_done<'a>(
+        &self,
+        call: impl Fn() -> Result<Call<'a>>,
+    ) -> Result<Response> {
+        let mut attempts = self.attempts();
         loop {
-            match attempt(number).await {
-                Ok(value) => return Ok((value, number)),
-                Err(error) if error.is_retryable() && number < self.shared.attempts => {
-                    tracing::debug!(%error, attempt = number, "trying again");
-                    tokio::time::sleep(pause(&error, number)).await;
-                    number += 1;
-                }
-                Err(error) => return Err(error),
+            let outcome = match call() {
+                Ok(call) => self.execute(call).await,
+                Err(error) => Err(error),
+            };
+            if let Some((done, _)) = attempts.end(outcome).await {
+                return done;
             }
+        }
+    }
+}
+
+/// Attempts of one request: so many, with a pause between them.
+#[derive(Debug)]
+pub(crate) struct Attempts {
+    number: u32,
+    most: u32,
+}
+
+impl Attempts {
+    /// Takes the outcome of an attempt. Gives it back with the number of attempts when it is final;
+    /// otherwise waits, and another attempt is due.
+    pub(crate) async fn end<T>(&mut self, outcome: Result<T>) -> Option<(Result<T>, u32)> {
+        match outcome {
+            Err(error) if error.is_retryable() && self.number < self.most => {
+                tracing::debug!(%error, attempt = self.number, "trying again");
+                tokio::time::sleep(pause(&error, self.number)).await;
+                self.number += 1;
+                None
+            }
+            outcome => Some((outcome, self.number)),
         }
     }
 }

@@ -42,7 +42,7 @@ impl Client {
     /// The S3 error; 404 when there is no such object.
     pub async fn head_object(&self, bucket: &str, key: &str) -> Result<ObjectInfo> {
         let call = || Call::new(Method::HEAD, bucket, Some(key)).header("x-amz-checksum-mode", "ENABLED");
-        let (reply, _) = self.retry(async |_| self.execute(call()?).await).await?;
+        let reply = self.execute_until_done(call).await?;
         let info = ObjectInfo {
             size: reply.content_length().unwrap_or(0),
             etag: reply.header("etag").map(str::to_owned),
@@ -62,8 +62,7 @@ impl Client {
 
     /// Sends a request without a body whose answer holds nothing of interest.
     async fn plain<'a>(&self, call: impl Fn() -> Call<'a>) -> Result<()> {
-        let (reply, _) = self.retry(async |_| self.execute(call()).await).await?;
-        reply.drain().await
+        self.execute_until_done(|| Ok(call())).await?.drain().await
     }
 }
 

@@ -11,7 +11,7 @@ use crate::rdma::{Descriptor, OwnedToken};
 pub struct Token(Box<dyn Grant>);
 
 /// What stands behind a [`Token`]: the library's own, or a test's.
-pub trait Grant: Send {
+pub trait Grant: Send + Sync {
     /// The 81 characters.
     fn text(&self) -> &str;
     /// What they say.

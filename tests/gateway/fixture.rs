@@ -18,7 +18,7 @@ use vgwrdma::rdma::Descriptor;
 use vgwrdma::store::Durability;
 use vgwrdma::transfer::transport::Endpoint;
 use vgwrdma::transfer::transport::memory::{MemoryConfig, MemoryEndpoint, RemoteMemory, leases};
-use vgwrdma::transfer::{Engine, EngineConfig};
+use vgwrdma::transfer::{Engine, EngineConfig, EngineStats};
 
 use crate::sign::Signer;
 
@@ -145,6 +145,22 @@ impl TestGateway {
 
     pub(crate) fn running(&self) -> &Gateway {
         self.gateway.as_ref().expect("the gateway runs")
+    }
+
+    /// The engine's gauges and counters.
+    pub(crate) fn stats(&self) -> EngineStats {
+        self.engine.as_ref().expect("a gateway with RDMA").stats()
+    }
+
+    /// Waits for something that happens by itself.
+    pub(crate) async fn until(&self, what: &str, happened: impl Fn(&Self) -> bool) {
+        for _ in 0..2000 {
+            if happened(self) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        panic!("it did not come to pass that {what}");
     }
 
     /// Waits until nothing is in flight any more, neither in the listener nor in the engine.
@@ -321,12 +337,8 @@ pub(crate) async fn send(
     let body = body.collect().await.map(http_body_util::Collected::to_bytes);
     drop(sender);
     task.abort();
-    Answer {
-        status: parts.status,
-        headers: parts.headers,
-        broken: body.is_err(),
-        body: body.unwrap_or_default(),
-    }
+    let body = body.expect("the whole body");
+    Answer { status: parts.status, headers: parts.headers, body }
 }
 
 /// An answer, read to its end.
@@ -335,8 +347,6 @@ pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
-    /// The body broke off.
-    pub(crate) broken: bool,
 }
 
 impl Answer {
