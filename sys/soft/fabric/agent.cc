@@ -23,6 +23,15 @@ constexpr int kBacklog = 256;
 constexpr size_t kMaxSessions = 1024;
 constexpr size_t kNonceSize = sizeof(wire::HelloReply::nonce);
 
+// 24 bits, as a DC target's number has; 0 is none.
+uint32_t random_endpoint() {
+    uint32_t number;
+    do {
+        number = random_integer<uint32_t>() & 0xffffff;
+    } while (number == 0);
+    return number;
+}
+
 Socket listen_on(const sockaddr_storage& where, socklen_t size) {
     Socket socket(::socket(where.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!socket) return {};
@@ -34,8 +43,13 @@ Socket listen_on(const sockaddr_storage& where, socklen_t size) {
     if (where.ss_family != AF_UNIX) {
         setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     }
-    if (::bind(socket.fd(), reinterpret_cast<const sockaddr*>(&where), size) != 0) return {};
-    if (::listen(socket.fd(), kBacklog) != 0) return {};
+    if (::bind(socket.fd(), reinterpret_cast<const sockaddr*>(&where), size) != 0 ||
+        ::listen(socket.fd(), kBacklog) != 0) {
+        int reason = errno;
+        socket.close();
+        errno = reason;
+        return {};
+    }
     return socket;
 }
 
@@ -64,10 +78,13 @@ std::unique_ptr<Agent> Agent::start(const Address& address, uint16_t port, std::
     port = ntohs(where.ss_family == AF_INET ? reinterpret_cast<sockaddr_in&>(where).sin_port
                                             : reinterpret_cast<sockaddr_in6&>(where).sin6_port);
     // Without the local socket (a sandbox may forbid it) everything goes over the network one.
-    uint64_t local_name = random_integer<uint64_t>() | 1;
-    size = local_socket_address(local_name, &where);
-    Socket local = listen_on(where, size);
-    if (!local) local_name = 0;
+    Socket local;
+    uint32_t local_name;
+    do {
+        local_name = random_endpoint();
+        size = local_socket_address(local_name, &where);
+        local = listen_on(where, size);
+    } while (!local && errno == EADDRINUSE);
     std::unique_ptr<Agent> agent(
         new Agent(address, port, std::move(network), std::move(local), local_name));
     if (!agent->wake_read_) {
@@ -79,7 +96,7 @@ std::unique_ptr<Agent> Agent::start(const Address& address, uint16_t port, std::
     return agent;
 }
 
-Agent::Agent(const Address& address, uint16_t port, Socket network, Socket local, uint64_t local_name)
+Agent::Agent(const Address& address, uint16_t port, Socket network, Socket local, uint32_t local_name)
     : address_(address),
       port_(port),
       network_(std::move(network)),
@@ -104,10 +121,8 @@ Agent::~Agent() {
 
 uint32_t Agent::open_endpoint(uint64_t dc_key) {
     std::lock_guard<std::mutex> lock(mutex_);
-    uint32_t number;
-    do {
-        number = random_integer<uint32_t>() & 0xffffff;
-    } while (number == 0 || endpoints_.count(number) != 0);
+    uint32_t number = local_name_;
+    while (endpoints_.count(number) != 0) number = random_endpoint();
     endpoints_.emplace(number, dc_key);
     return number;
 }

@@ -33,7 +33,8 @@ public:
     uint16_t port() const { return port_; }
     MemoryTable& memory() { return memory_; }
 
-    // A new endpoint, reached by whoever presents its DC key: a random number of 24 bits, not 0.
+    // A new endpoint, reached by whoever presents its DC key: a random number of 24 bits, not 0. The
+    // first one's number also names the agent's local socket.
     uint32_t open_endpoint(uint64_t dc_key);
     // Cuts the endpoint's connections.
     void close_endpoint(uint32_t endpoint);
@@ -41,7 +42,7 @@ public:
 private:
     friend class Session;
 
-    Agent(const Address& address, uint16_t port, Socket network, Socket local, uint64_t local_name);
+    Agent(const Address& address, uint16_t port, Socket network, Socket local, uint32_t local_name);
     void accept_loop();
     void accept_one(const Socket& listener, bool is_local);
     bool admits(uint32_t endpoint, uint64_t dc_key) const;
@@ -51,8 +52,8 @@ private:
     uint16_t port_;
     MemoryTable memory_;
     Socket network_;
-    Socket local_;         // abstract socket for initiators on this host
-    uint64_t local_name_;
+    Socket local_;         // abstract socket for initiators on this host; may be empty
+    uint32_t local_name_;  // an endpoint number
     Socket wake_read_, wake_write_;
     // Read by initiators through process_vm_readv(), to see that they may.
     std::unique_ptr<uint8_t[]> nonce_;

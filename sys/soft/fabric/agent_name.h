@@ -7,7 +7,8 @@
 
 namespace softfabric {
 
-// The abstract socket that belongs to HelloReply's local_name. Length of the filled address.
-socklen_t local_socket_address(uint64_t name, sockaddr_storage* out);
+// The abstract socket that belongs to an agent's first endpoint, which HelloReply's local_name tells.
+// Length of the filled address.
+socklen_t local_socket_address(uint32_t name, sockaddr_storage* out);
 
 }  // namespace softfabric

@@ -31,7 +31,12 @@ Socket open_connection(const sockaddr_storage& where, socklen_t size, millisecon
         setsockopt(socket.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
         setsockopt(socket.fd(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
     }
-    if (::connect(socket.fd(), reinterpret_cast<const sockaddr*>(&where), size) != 0) return {};
+    if (::connect(socket.fd(), reinterpret_cast<const sockaddr*>(&where), size) != 0) {
+        int reason = errno;
+        socket.close();
+        errno = reason;
+        return {};
+    }
     return socket;
 }
 
@@ -78,12 +83,39 @@ pid_t prove_process(const Socket& socket, const wire::HelloReply& reply, std::st
 }  // namespace
 
 bool Remote::operator<(const Remote& other) const {
-    return std::tie(address, port, endpoint, dc_key) <
-           std::tie(other.address, other.port, other.endpoint, other.dc_key);
+    return std::tie(address, port, endpoint, dc_key, port_is_a_guess) <
+           std::tie(other.address, other.port, other.endpoint, other.dc_key, other.port_is_a_guess);
+}
+
+Peer::Peer(Socket socket, pid_t pid, milliseconds patience)
+    : socket_(std::move(socket)), pid_(pid), patience_(patience) {}
+
+std::unique_ptr<Peer> Peer::connect_locally(const Remote& remote, uint32_t local_name,
+                                            milliseconds patience, std::string* why) {
+    sockaddr_storage where;
+    socklen_t size = local_socket_address(local_name, &where);
+    Socket local = open_connection(where, size, patience);
+    wire::HelloReply reply;
+    if (!local) {
+        *why = "the agent is not on this host";
+        return nullptr;
+    }
+    if (!greet(local, remote, &reply) || reply.status != 0) {
+        *why = "the agent's local socket does not answer";
+        return nullptr;
+    }
+    pid_t pid = prove_process(local, reply, why);
+    if (pid == 0) return nullptr;
+    return std::unique_ptr<Peer>(new Peer(std::move(local), pid, patience));
 }
 
 std::unique_ptr<Peer> Peer::connect(const Remote& remote, Path path, milliseconds patience,
                                     Status* status, std::string* why) {
+    *status = Status::kSuccess;
+    if (remote.port_is_a_guess && path != Path::kStream) {
+        if (auto peer = connect_locally(remote, remote.endpoint, patience, why)) return peer;
+        why->clear();
+    }
     *status = Status::kRetryExceeded;
     if (remote.port == 0 || !remote.address.is_unicast()) {
         *why = "the descriptor names no reachable address";
@@ -105,26 +137,16 @@ std::unique_ptr<Peer> Peer::connect(const Remote& remote, Path path, millisecond
         *why = "no such endpoint, or another DC key";
         return nullptr;
     }
-    pid_t pid = 0;
+    *status = Status::kSuccess;
     if (path != Path::kStream && reply.local_name != 0) {
-        size = local_socket_address(reply.local_name, &where);
-        Socket local = open_connection(where, size, patience);
-        if (!local) {
-            *why = "the agent is not on this host";
-        } else if (!greet(local, remote, &reply) || reply.status != 0) {
-            *why = "the agent's local socket does not answer";
-        } else {
-            pid = prove_process(local, reply, why);
-            if (pid > 0) network = std::move(local);
-        }
+        if (auto peer = connect_locally(remote, reply.local_name, patience, why)) return peer;
     }
-    if (path == Path::kVm && pid == 0) {
+    if (path == Path::kVm) {
         *status = Status::kGeneral;
         if (why->empty()) *why = "the agent has no local socket";
         return nullptr;
     }
-    *status = Status::kSuccess;
-    return std::unique_ptr<Peer>(new Peer(std::move(network), pid, patience));
+    return std::unique_ptr<Peer>(new Peer(std::move(network), 0, patience));
 }
 
 Outcome Peer::broken(uint64_t bytes) {

@@ -20,6 +20,9 @@ struct Remote {
     uint16_t port = 0;
     uint32_t endpoint = 0;
     uint64_t dc_key = 0;
+    // The port may be another agent's at the same address: an agent of this host is first looked
+    // for by its endpoint's number.
+    bool port_is_a_guess = false;
 
     bool operator<(const Remote& other) const;
 };
@@ -65,8 +68,11 @@ public:
     bool copies_between_processes() const { return pid_ > 0; }
 
 private:
-    Peer(Socket socket, pid_t pid, std::chrono::milliseconds patience)
-        : socket_(std::move(socket)), pid_(pid), patience_(patience) {}
+    Peer(Socket socket, pid_t pid, std::chrono::milliseconds patience);
+    // By the agent's local socket, for copies between the processes. Null when it does not serve.
+    static std::unique_ptr<Peer> connect_locally(const Remote& remote, uint32_t local_name,
+                                                 std::chrono::milliseconds patience,
+                                                 std::string* why);
 
     Outcome copy(const Work& work);
     Outcome stream(const Work& work);

@@ -41,7 +41,7 @@ bool Session::greet() {
     bool admitted = agent_.admits(hello.endpoint, hello.dc_key);
     reply.status = static_cast<uint8_t>(admitted ? Status::kSuccess : Status::kRetryExceeded);
     if (admitted) {
-        reply.local_name = agent_.local_name_;
+        reply.local_name = agent_.local_ ? agent_.local_name_ : 0;
         if (is_local_) {
             reply.nonce_address = reinterpret_cast<uint64_t>(agent_.nonce_.get());
             std::copy_n(agent_.nonce_.get(), sizeof reply.nonce, reply.nonce);

@@ -37,7 +37,8 @@ struct HelloReply {
     uint16_t version;
     uint8_t status;
     uint8_t reserved;
-    uint64_t local_name;
+    uint32_t local_name;
+    uint32_t reserved2;
     uint64_t nonce_address;
     uint8_t nonce[16];
 };

@@ -199,7 +199,7 @@ private:
 void hostile_agents() {
     using softfabric::wire::Hello;
     using softfabric::wire::HelloReply;
-    auto greet = [](int fd, uint64_t local_name) {
+    auto greet = [](int fd, uint32_t local_name) {
         Hello hello;
         CHECK(::recv(fd, &hello, sizeof hello, MSG_WAITALL) == sizeof hello);
         CHECK_EQ(hello.endpoint, 0xabcd);
@@ -283,7 +283,7 @@ void forwarding_agent() {
     });
     std::string token = victim.line();
     // Learn the victim's local name as its DC key's holder, then serve it from another port.
-    uint64_t name = 0;
+    uint32_t name = 0;
     {
         int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         sockaddr_in where{};

@@ -1,0 +1,8 @@
+//! The RDMA engine over the transports for tests: the common suite, faults, load, endpoints.
+
+mod cancel;
+mod endpoints;
+mod faults;
+mod load;
+mod rig;
+mod suite;
