@@ -1,11 +1,12 @@
 //! How fast the engine moves bytes, as ratios to what the same machine does in the same run.
 //!
-//! `cargo bench --bench transfer -- [--quick] [--size 256MiB] [--chunk 4MiB] [--depth 4] [--lanes N]
+//! `cargo bench --bench transfer -- [--quick] [--fabric cuobject] [--size 256MiB] [--chunk 4MiB] [--depth 4] [--lanes N]
 //! [--channels N] [--workers N] [--pool N] [--runs 5] [--dir DIR] [FILTER …]`
 //!
-//! The client is in this process (transport `memory`, its copies on threads of their own, as a NIC
-//! would do them). Files are made in `--dir`, by default `/dev/shm`.
+//! The client is in this process: with `--fabric memory` its bytes are copied by threads of the
+//! endpoint, as a NIC would do it; with `--fabric cuobject` by cuObject. Files are made in `--dir`, by default `/dev/shm`.
 
+mod fabric;
 mod measure;
 mod rows;
 
@@ -22,6 +23,9 @@ struct Options {
     /// Small sizes and few runs: shows that the bench works, not how fast the engine is.
     #[arg(long)]
     quick: bool,
+    /// What carries the bytes.
+    #[arg(long, value_enum, default_value = "memory")]
+    fabric: fabric::Kind,
     /// Bytes of a large object.
     #[arg(long, value_parser = parse_size, default_value = "256MiB")]
     size: u64,

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use vgwrdma::digest::{Algorithm, Digester};
 use vgwrdma::rdma::Descriptor;
-use vgwrdma::transfer::transport::memory::{Carrier, MemoryConfig, MemoryEndpoint, RemoteMemory, leases};
 use vgwrdma::transfer::{BlockSink, BlockSource, Engine, EngineConfig, OrderedSink, RemoteWindow};
 
 use crate::Options;
+use crate::fabric::{self, Fabric};
 use crate::measure::{latency_row, median, once, row};
 
 /// Bytes that the base rows write and read at a time.
@@ -101,12 +101,10 @@ fn write_new(options: &Options, bytes: &[u8]) -> io::Result<File> {
 pub(crate) fn all(options: &Options, config: EngineConfig, runtime: &Runtime) -> Result<(), Box<dyn Error>> {
     let bytes: Vec<u8> = (0..options.size).map(|i| (i.wrapping_mul(0x9e37_79b9) >> 13) as u8).collect();
     let base = bases(options, &bytes)?;
-    let memory = RemoteMemory::new();
-    let endpoint = MemoryConfig { carrier: Carrier::Threads(2), ..MemoryConfig::default() };
-    let endpoint = Arc::new(MemoryEndpoint::new(memory.clone(), endpoint));
-    let pool = leases(options.pool, config.chunk_size)?;
+    let fabric = fabric::open(options.fabric)?;
+    let (endpoint, pool) = fabric.server(options.pool, config.chunk_size)?;
     let engine = Arc::new(Engine::start(config, vec![endpoint], pool)?);
-    let rig = Rig { options, runtime, engine, memory };
+    let rig = Rig { options, runtime, engine, fabric };
     rig.large(&bytes, &base)?;
     rig.small(&bytes)?;
     rig.many(&bytes)?;
@@ -117,13 +115,13 @@ struct Rig<'a> {
     options: &'a Options,
     runtime: &'a Runtime,
     engine: Arc<Engine>,
-    memory: RemoteMemory,
+    fabric: Box<dyn Fabric>,
 }
 
 impl Rig<'_> {
     /// One large object at a time.
     fn large(&self, bytes: &[u8], base: &Base) -> Result<(), Box<dyn Error>> {
-        let source = Arc::new(self.memory.register(bytes));
+        let source = self.fabric.offer(bytes)?;
         let size = bytes.len() as u64;
         let dir = &self.options.dir;
         let put =
@@ -150,7 +148,7 @@ impl Rig<'_> {
         put("PUT, new file, CRC64NVME", ("pwrite", base.write), true, &crc)?;
         put("PUT, new file, MD5", ("MD5", base.md5), true, &md5)?;
 
-        let target = Arc::new(self.memory.register(&vec![0; bytes.len()]));
+        let target = self.fabric.offer(&vec![0; bytes.len()])?;
         let file = tempfile::tempfile_in(dir)?;
         file.write_all_at(bytes, 0)?;
         let file = Arc::new(Stored(file));
@@ -162,7 +160,7 @@ impl Rig<'_> {
                 row(name, size, took, Some(base));
             }
         }
-        if self.memory.bytes(&target) != bytes && self.options.filters.is_empty() {
+        if self.fabric.bytes(&target)? != bytes && self.options.filters.is_empty() {
             return Err("the bytes that a GET wrote differ".into());
         }
         Ok(())
@@ -187,7 +185,7 @@ impl Rig<'_> {
     fn small(&self, bytes: &[u8]) -> Result<(), Box<dyn Error>> {
         let count = if self.options.quick { 50 } else { 5000 };
         for (label, size) in [("4 KiB", 4 << 10), ("64 KiB", 64 << 10), ("1 MiB", 1 << 20)] {
-            let source = Arc::new(self.memory.register(&bytes[..size]));
+            let source = self.fabric.offer(&bytes[..size])?;
             let file = tempfile::tempfile_in(&self.options.dir)?;
             file.write_all_at(&bytes[..size], 0)?;
             let file = Arc::new(Stored(file));
@@ -250,7 +248,7 @@ impl Rig<'_> {
         let mut tasks = tokio::task::JoinSet::new();
         for _ in 0..clients {
             let engine = Arc::clone(&self.engine);
-            let window = window(&Arc::new(self.memory.register(bytes)));
+            let window = window(&self.fabric.offer(bytes)?);
             let dir = self.options.dir.clone();
             let file = tempfile::tempfile_in(&dir)?;
             file.write_all_at(bytes, 0)?;

@@ -1,14 +1,12 @@
 //! What every transport must do: one suite, run over each fabric.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use vgwrdma::digest::{Algorithm, Digester};
 use vgwrdma::rdma::WcStatus;
-use vgwrdma::transfer::transport::failing::Fault;
 use vgwrdma::transfer::{RemoteWindow, Side, TransferError};
 
-use crate::rig::{CHUNK, Fabric, InOrder, InProcess, Rig, VecSink, VecSource, config, pattern, whole};
+use crate::rig::{CHUNK, Fabric, InOrder, Rig, VecSink, VecSource, config, pattern, whole};
 
 /// Sizes around everything that could matter: pages, chunks, the depth of a transfer.
 const SIZES: [usize; 12] =
@@ -208,9 +206,9 @@ async fn one_chunk_is_enough(fabric: impl Fabric) {
 
 /// Makes the suite's tests for one fabric.
 macro_rules! suite {
-    ($module:ident, $fabric:expr; $($test:ident)*) => {
+    ($(#[$when:meta])? $module:ident, $fabric:expr; $($test:ident)*) => {
+        $(#[$when])?
         mod $module {
-            use super::*;
             $(
                 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $test() {
@@ -219,8 +217,8 @@ macro_rules! suite {
             )*
         }
     };
-    ($($module:ident: $fabric:expr;)*) => {
-        $(suite! { $module, $fabric;
+    ($($(#[$when:meta])? $module:ident: $fabric:expr;)*) => {
+        $(suite! { $(#[$when])? $module, $fabric;
             pull_moves_every_size
             push_moves_every_size
             a_part_of_a_window_is_moved_and_nothing_beside_it
@@ -235,8 +233,10 @@ macro_rules! suite {
 }
 
 suite! {
-    inline: InProcess::inline();
-    threaded: InProcess::threaded(Duration::ZERO);
-    late_completions: InProcess::threaded(Duration::from_micros(300));
-    failing_without_fault: InProcess::threaded(Duration::ZERO).failing(|_| Fault::None).0;
+    inline: crate::rig::InProcess::inline();
+    threaded: crate::rig::InProcess::threaded(std::time::Duration::ZERO);
+    late_completions: crate::rig::InProcess::threaded(std::time::Duration::from_micros(300));
+    failing_without_fault: crate::rig::InProcess::without_fault();
+    #[cfg(feature = "client")]
+    cuobject: crate::cuobj::CuObject::new();
 }
