@@ -2,7 +2,8 @@
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `CUOBJ_RPATH` | `1` or `0`: whether binaries remember where NVIDIA's libraries lay; any other value is the run path itself, as `$ORIGIN/../lib`. Unset: they do, unless that is a system directory |
+//! | `CUOBJ_RPATH` | `1` or `0`: whether binaries remember where NVIDIA's libraries lay; any other value is the run path itself, as `$ORIGIN/../lib`. Unset: they do, unless that is a system directory. It comes before `LD_LIBRARY_PATH` |
+//! | `VGWRDMA_TEST_ADDR` | with NVIDIA's libraries: address of an RDMA device that `tests/rdma.rs` may use |
 //! | `VGWRDMA_GIT_HASH` | the revision to show in `--version` where there is no git |
 
 use std::process::Command;
@@ -12,8 +13,12 @@ fn main() {
     let provider = env("DEP_CUOBJ_PROVIDER").unwrap_or_default();
     println!("cargo::rustc-check-cfg=cfg(cuobj_provider, values(\"soft\", \"nvidia\"))");
     println!("cargo::rustc-cfg=cuobj_provider=\"{provider}\"");
+    println!("cargo::rustc-check-cfg=cfg(rdma_test_device)");
     if provider == "nvidia" {
         run_path();
+        if env("VGWRDMA_TEST_ADDR").is_some() {
+            println!("cargo::rustc-cfg=rdma_test_device");
+        }
     }
     version();
 }
@@ -39,6 +44,8 @@ fn run_path() {
         None => (!system).then_some(lib_dirs),
     };
     if let Some(path) = chosen.filter(|path| !path.is_empty()) {
+        // Old tags: the path then also holds for what the libraries need (libcufile) and load.
+        println!("cargo::rustc-link-arg=-Wl,--disable-new-dtags");
         println!("cargo::rustc-link-arg=-Wl,-rpath,{path}");
     }
 }

@@ -208,6 +208,8 @@ fn link_nvidia(server: Option<&Library>, client: Option<&Library>) {
         println!("cargo::metadata={name}_library={}", library.real_name);
         println!("cargo::metadata={name}_version={}", discover::version_of(&library.real_name));
     }
+    // Old tags: a run path in them also holds for what the libraries need (libcufile) and load.
+    println!("cargo::rustc-link-arg=-Wl,--disable-new-dtags");
     for dir in &lib_dirs {
         println!("cargo::rustc-link-search=native={}", dir.display());
         // For this package's own tests; those of the root package are its build script's concern.

@@ -1,7 +1,7 @@
 //! The logic of `cuobjtest`: what was asked for, the runs, and how they are told.
 //!
 //! [`run`] is the whole command; the binary only calls it. The steps are [`args`] (the command
-//! line), [`plan`] (what it means), [`worker`] (the transfers of one thread), [`bench`] (a run of
+//! line), [`plan`] (what it means), [`worker`] (the transfers of one thread), [`mod@bench`] (a run of
 //! several workers), [`stats`], and the outputs [`report`], [`json`] and [`plot`].
 
 pub mod args;

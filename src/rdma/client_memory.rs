@@ -62,7 +62,7 @@ impl Store {
 /// [`finish`](OwnedToken::finish), whose server may still be at work, loses its access before the
 /// bytes are shown. That ends the registration; the next token makes a new one, with another key.
 ///
-/// ```compile_fail,E0502
+/// ```compile_fail,E0499
 /// # use vgwrdma::rdma::{ClientMemory, Op};
 /// fn peek(memory: &mut ClientMemory) -> Option<u8> {
 ///     let token = memory.token(Op::Get, 0, 1).ok()?;

@@ -2,11 +2,12 @@
 //!
 //! Levels are mapped one step down: the library's errors are also returned by the call that met
 //! them and are logged there with more context, so here they are warnings; its information is
-//! `debug`, its debugging `trace`. Descriptors are taken out of the lines, since they open memory.
+//! `debug`, its debugging `trace`. Whatever opens memory (descriptors, keys, addresses) is taken out.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_void};
+use std::ops::Range;
 use std::sync::{Mutex, Once, PoisonError};
 
 use cuobj_sys as sys;
@@ -155,19 +156,41 @@ unsafe fn take_line(side: Side, line: *const c_char, length: usize) {
 }
 
 fn emit(side: Side, line: &str) {
-    let line = redact(line.trim());
-    if line.is_empty() {
-        return;
-    }
     let library = side.name();
-    match severity(&line) {
-        Severity::Error => {
-            side.recorder().record(&line);
-            tracing::warn!(target: TARGET, library, "{line}");
+    for message in messages(line) {
+        let message = redact(message);
+        let severity = severity(&message);
+        // NVIDIA's library tells why a session does not open as information.
+        if severity == Severity::Error || (severity == Severity::Info && speaks_of_failure(&message)) {
+            side.recorder().record(
+                message.strip_prefix(MARKS[0]).or(message.strip_prefix(MARKS[1])).unwrap_or(&message),
+            );
         }
-        Severity::Info => tracing::debug!(target: TARGET, library, "{line}"),
-        Severity::Debug => tracing::trace!(target: TARGET, library, "{line}"),
+        match severity {
+            Severity::Error => tracing::warn!(target: TARGET, library, "{message}"),
+            Severity::Info => tracing::debug!(target: TARGET, library, "{message}"),
+            Severity::Debug => tracing::trace!(target: TARGET, library, "{message}"),
+        }
     }
+}
+
+/// How NVIDIA's libraries begin a message.
+const MARKS: [&str; 3] = ["ERROR: ", "INFO: ", "DEBUG: "];
+
+/// The messages of a line: NVIDIA's libraries forget to end some of theirs.
+fn messages(line: &str) -> impl Iterator<Item = &str> {
+    let mut rest = line;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let later = |mark| rest.match_indices(mark).map(|(at, _)| at).find(|at| *at > 0);
+        let next = MARKS.into_iter().filter_map(later).min();
+        let (message, behind) = rest.split_at(next.unwrap_or(rest.len()));
+        rest = behind;
+        Some(message.trim())
+    })
+    .filter(|message| !message.is_empty())
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -177,50 +200,74 @@ enum Severity {
     Debug,
 }
 
-/// The level word stands near the beginning of a line, in some case. Lines without one are told of
-/// failures, if they speak of one.
-fn severity(line: &str) -> Severity {
-    let words = |text: &str| {
-        text.split(|c: char| !c.is_ascii_alphanumeric()).map(str::to_ascii_lowercase).collect::<Vec<_>>()
-    };
-    for word in words(line.get(..64).unwrap_or(line)) {
-        match word.as_str() {
-            "error" | "err" | "fatal" => return Severity::Error,
-            "info" => return Severity::Info,
-            "debug" | "dbg" | "trace" => return Severity::Debug,
-            _ => {}
-        }
-    }
-    let speaks_of_failure = words(line)
-        .iter()
-        .any(|word| matches!(word.as_str(), "error" | "failed" | "failure" | "fail" | "invalid" | "cannot"));
-    if speaks_of_failure { Severity::Error } else { Severity::Debug }
+/// The words of a text, in lower case.
+fn words(text: &str) -> impl Iterator<Item = String> {
+    text.split(|c: char| !c.is_ascii_alphanumeric()).map(str::to_ascii_lowercase)
 }
 
-/// Replaces whatever looks like a descriptor: 16 hexadecimal digits, a colon, and on.
-fn redact(line: &str) -> Cow<'_, str> {
-    let is_token_byte = |b: &u8| b.is_ascii_hexdigit() || *b == b':';
-    let bytes = line.as_bytes();
+/// The level word stands near the beginning of a message, in some case. Messages without one are
+/// told of failures, if they speak of one.
+fn severity(message: &str) -> Severity {
+    let level = words(message.get(..64).unwrap_or(message)).find_map(|word| match word.as_str() {
+        "error" | "err" | "fatal" => Some(Severity::Error),
+        "info" => Some(Severity::Info),
+        "debug" | "dbg" | "trace" => Some(Severity::Debug),
+        _ => None,
+    });
+    level.unwrap_or(if speaks_of_failure(message) { Severity::Error } else { Severity::Debug })
+}
+
+fn speaks_of_failure(message: &str) -> bool {
+    words(message)
+        .any(|word| matches!(word.as_str(), "error" | "failed" | "failure" | "fail" | "invalid" | "cannot"))
+}
+
+/// Names that NVIDIA's library gives to what opens a client's memory, in lines like `rkey=0x5a5a`.
+const SECRETS: [&str; 6] = ["rkey", "remote_buf", "rem_base_addr", "rem_buf_start", "rem_dctn", "dc_key"];
+
+/// Takes out what opens memory: descriptors, and the values of [`SECRETS`].
+fn redact(message: &str) -> Cow<'_, str> {
     let mut out: Option<String> = None;
     let (mut at, mut copied) = (0, 0);
-    while at < bytes.len() {
-        let run = bytes[at..].iter().take_while(|b| is_token_byte(b)).count();
-        let digits = bytes[at..at + run].iter().take_while(|b| b.is_ascii_hexdigit()).count();
-        if digits == 16 && run > digits + 1 {
-            let text = out.get_or_insert_default();
-            text.push_str(&line[copied..at]);
-            text.push_str("<descriptor>");
-            copied = at + run;
-        }
-        at += run.max(1);
+    while at < message.len() {
+        let (is_descriptor, run) = hexadecimal_run(&message.as_bytes()[at..]);
+        let hidden = if is_descriptor { Some(at..at + run) } else { value_of_secret(message, at) };
+        at = match hidden {
+            Some(range) => {
+                let text = out.get_or_insert_default();
+                text.push_str(&message[copied..range.start]);
+                text.push_str("<hidden>");
+                copied = range.end;
+                range.end
+            }
+            None => at + run.max(1),
+        };
     }
     match out {
         Some(mut text) => {
-            text.push_str(&line[copied..]);
+            text.push_str(&message[copied..]);
             Cow::Owned(text)
         }
-        None => Cow::Borrowed(line),
+        None => Cow::Borrowed(message),
     }
+}
+
+/// Whether a descriptor begins here (16 hexadecimal digits, a colon, and on), and for how many bytes
+/// its kind of characters goes on.
+fn hexadecimal_run(bytes: &[u8]) -> (bool, usize) {
+    let run = bytes.iter().take_while(|b| b.is_ascii_hexdigit() || **b == b':').count();
+    let digits = bytes[..run].iter().take_while(|b| b.is_ascii_hexdigit()).count();
+    (digits == 16 && run > digits + 1, run)
+}
+
+/// The range of the value, if one of the secret names begins at `at`.
+fn value_of_secret(message: &str, at: usize) -> Option<Range<usize>> {
+    let rest = message.get(at..)?;
+    let name = SECRETS.iter().find(|name| rest.starts_with(**name))?;
+    let behind = rest[name.len()..].trim_start().strip_prefix('=')?.trim_start();
+    let length = behind.bytes().take_while(u8::is_ascii_alphanumeric).count();
+    let from = message.len() - behind.len();
+    (length > 0).then_some(from..from + length)
 }
 
 #[cfg(test)]
@@ -239,13 +286,28 @@ mod tests {
         severity(line)
     }
 
+    #[test_case("INFO: a (errno: 19)ERROR: b!!!" => vec!["INFO: a (errno: 19)", "ERROR: b!!!"])]
+    #[test_case("ERROR: a" => vec!["ERROR: a"])]
+    #[test_case("DEBUG: aDEBUG: bINFO: " => vec!["DEBUG: a", "DEBUG: b", "INFO:"])]
+    #[test_case("éINFO: é" => vec!["é", "INFO: é"])]
+    #[test_case("  " => Vec::<&str>::new())]
+    fn forgotten_line_ends(line: &str) -> Vec<&str> {
+        messages(line).collect()
+    }
+
+    #[test]
+    fn values_that_open_memory_are_taken_out() {
+        let line = "rem_base_addr=0x5609614a1a80, rem_buf_size=4096, rkey = 0x00005a5a, dc_key=, rkeys";
+        assert_eq!(
+            redact(line),
+            "rem_base_addr=<hidden>, rem_buf_size=4096, rkey = <hidden>, dc_key=, rkeys"
+        );
+    }
+
     #[test]
     fn descriptors_are_taken_out() {
         let token = "0102030405060708:01020304:01020304:0102:010203:1:0102030405060708090a0b0c0d0e0f10";
-        assert_eq!(
-            redact(&format!("bad token {token}, and {token}")),
-            "bad token <descriptor>, and <descriptor>"
-        );
+        assert_eq!(redact(&format!("bad token {token}, and {token}")), "bad token <hidden>, and <hidden>");
         for kept in ["fe80::1:2:3:4", "0x0102030405060708", "10:20:30", "é 0102030405060708 é", ""] {
             assert_eq!(redact(kept), kept);
         }

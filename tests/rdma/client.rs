@@ -15,7 +15,7 @@ fn tokens_name_the_range_they_were_minted_for() {
     assert_eq!(whole.as_str(), whole.descriptor().to_string());
     let base = whole.descriptor().address;
     assert_eq!(whole.descriptor().size, 10_000);
-    assert_eq!(whole.descriptor().peer(), Some(LOOPBACK));
+    assert_eq!(whole.descriptor().peer(), Some(device_address()));
     whole.finish();
     let part = memory.token(Op::Put, 100, 28).unwrap();
     assert_eq!((part.descriptor().address, part.descriptor().size), (base + 100, 28));

@@ -187,6 +187,6 @@ fn a_library_that_throws_while_it_opens_gives_an_error() {
     let throw = || unsafe { cuobj_sys::vgw_cuobj_test_throw(3) };
     throw();
     // The first call of the thread that has a guard.
-    let error = CuServer::open(LOOPBACK, 19100, &Tunables::default()).unwrap_err();
+    let error = CuServer::open(device_address(), 19100, &Tunables::default()).unwrap_err();
     assert!(matches!(&error, Error::Exception { what, .. } if what.contains("bad_alloc")), "{error}");
 }

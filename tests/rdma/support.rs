@@ -1,23 +1,27 @@
 //! Pieces that the tests share.
+#![cfg_attr(not(cuobj_provider = "soft"), allow(dead_code, reason = "the software SDK's tests use more"))]
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use vgwrdma::rdma::*;
 
-pub(crate) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+/// The address to serve on.
+pub(crate) fn device_address() -> IpAddr {
+    option_env!("VGWRDMA_TEST_ADDR").unwrap_or("127.0.0.1").parse().expect("VGWRDMA_TEST_ADDR is an address")
+}
 
 /// Names the test that a child process runs, and the part it plays in it.
 const ROLE: &str = "VGWRDMA_TEST_ROLE";
 
-/// A server on the loopback address.
+/// A server on that address.
 pub(crate) fn server() -> CuServer {
     server_with(Tunables::default())
 }
 
 pub(crate) fn server_with(tunables: Tunables) -> CuServer {
-    CuServer::open(LOOPBACK, 19100, &tunables).unwrap()
+    CuServer::open(device_address(), 19100, &tunables).unwrap()
 }
 
 /// `count` leases of `chunk` bytes, registered with a server.

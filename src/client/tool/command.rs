@@ -208,14 +208,15 @@ fn single(
 ) -> Result<Vec<Outcome>, Failure> {
     let size = plan.sizes.first().copied().unwrap_or(1);
     let task = Task { mode, size, key_suffix: String::new() };
-    report::header(out, plan, mode, size).map_err(stdout_failure)?;
     let counted = matches!(plan.until, Until::Iterations(_));
+    let rows = counted && !plan.quiet;
+    report::header(out, plan, mode, size, rows).map_err(stdout_failure)?;
     let progress = Progress::new(plan, mode.label());
     let started = Instant::now();
     let mut failed = None;
     let outcome = bench::run(plan, &task, workers, interrupt, counted, |number, sample| {
         progress.step(started.elapsed());
-        if counted && !plan.quiet && failed.is_none() {
+        if rows && failed.is_none() {
             failed = progress
                 .suspend(|| report::row(out, plan, size, number, sample).and_then(|()| out.flush()))
                 .err();
@@ -280,7 +281,10 @@ fn write_files(plan: &Plan, outcomes: &[Outcome]) -> Result<(), Failure> {
         }
     }
     if let Some(path) = &plan.plot {
-        let subtitle = format!("{} · {} workers", plan.endpoint, plan.concurrency);
+        let subtitle = match plan.concurrency {
+            1 => format!("{} · 1 worker", plan.endpoint),
+            more => format!("{} · {more} workers", plan.endpoint),
+        };
         write_file(path, &plot::draw(outcomes, &subtitle))?;
     }
     Ok(())

@@ -10,6 +10,8 @@ use super::{Exit, Failure};
 use crate::client::Endpoint;
 use crate::client::devices::{Device, Pick, Problem, choose, devices, problems, routes};
 use crate::client::environment::RdmaEnvironment;
+use crate::rdma::Provider;
+use crate::rdma::provider::Maker;
 
 #[derive(Serialize)]
 struct Document<'a> {
@@ -117,7 +119,11 @@ fn text(out: &mut dyn Write, devices: &[Device], picks: &[Pick], problems: &[Pro
     for problem in problems {
         writeln!(out, "{problem}")?;
     }
-    writeln!(out, "\ncuObject library in this program: {}", crate::client::library())
+    writeln!(out, "\ncuObject library in this program: {}", crate::client::library())?;
+    if Provider::current().is_ok_and(|provider| provider.maker == Maker::Soft) {
+        writeln!(out, "The software SDK moves bytes over sockets and needs none of these devices.")?;
+    }
+    Ok(())
 }
 
 /// The product behind a board number of the mlx5 driver, which are the PCI device ids in decimal.

@@ -246,8 +246,13 @@ fn latency(
     } else {
         (-3.0, 0.0)
     };
-    let ticks: Vec<_> =
-        (low as i32..=high as i32).map(|power| (10f64.powi(power), time_text(power))).collect();
+    // Between two or three powers of ten, lines at 2 and 5 help to read values.
+    let steps: &[u64] = if high - low <= 2.0 { &[1, 2, 5] } else { &[1] };
+    let ticks: Vec<_> = (low as i32..=high as i32)
+        .flat_map(|power| steps.iter().map(move |&step| (power, step)))
+        .filter(|&(power, step)| step == 1 || f64::from(power) < high)
+        .map(|(power, step)| (step as f64 * 10f64.powi(power), time_text(step, power)))
+        .collect();
     let up = Up::Log { low, high };
     frame(svg, panel, title, "solid p50, dashed p99", across, &up, &ticks);
     for &mode in modes {
@@ -297,13 +302,14 @@ fn tick_text(value: f64, step: f64) -> String {
     format!("{value:.digits$}")
 }
 
-fn time_text(power: i32) -> String {
+/// `200 µs` for 2 and the power −4.
+fn time_text(step: u64, power: i32) -> String {
     let (unit, shift) = match power {
         ..-3 => ("µs", 6),
         -3..0 => ("ms", 3),
         _ => ("s", 0),
     };
-    format!("{} {unit}", 10u64.pow((power + shift).max(0) as u32))
+    format!("{} {unit}", step * 10u64.pow((power + shift).max(0) as u32))
 }
 
 #[cfg(test)]
@@ -380,12 +386,12 @@ mod tests {
         round_scale(most)
     }
 
-    #[test_case(-6 => "1 \u{b5}s")]
-    #[test_case(-4 => "100 \u{b5}s")]
-    #[test_case(-3 => "1 ms")]
-    #[test_case(-1 => "100 ms")]
-    #[test_case(1 => "10 s")]
-    fn times(power: i32) -> String {
-        time_text(power)
+    #[test_case(1, -6 => "1 \u{b5}s")]
+    #[test_case(2, -4 => "200 \u{b5}s")]
+    #[test_case(5, -3 => "5 ms")]
+    #[test_case(1, -1 => "100 ms")]
+    #[test_case(1, 1 => "10 s")]
+    fn times(step: u64, power: i32) -> String {
+        time_text(step, power)
     }
 }

@@ -8,11 +8,11 @@ use super::plan::{Mode, Operations, Plan, Until};
 use super::stats::{Latencies, gigabytes_per_second, per_second};
 use super::worker::{Check, Sample};
 
-/// Writes the head of a run.
+/// Writes the head of a run, with titles where rows will follow.
 ///
 /// # Errors
 /// Those of the writer, here and below.
-pub fn header(out: &mut dyn Write, plan: &Plan, mode: Mode, size: u64) -> io::Result<()> {
+pub fn header(out: &mut dyn Write, plan: &Plan, mode: Mode, size: u64, rows: bool) -> io::Result<()> {
     writeln!(
         out,
         "\ncuobjtest    endpoint={:<28}  size={}  iterations={}",
@@ -31,6 +31,9 @@ pub fn header(out: &mut dyn Write, plan: &Plan, mode: Mode, size: u64) -> io::Re
         write!(out, "  range={}-{}", range.start, range.end - 1)?;
     }
     writeln!(out, "\n")?;
+    if !rows {
+        return Ok(());
+    }
     match plan.operations {
         Operations::Put => writeln!(out, "{:<4}  {:<14} {:<10}", "#", "PUT latency", "PUT GB/s")?,
         Operations::Get => writeln!(out, "{:<4}  {:<14} {:<10}", "#", "GET latency", "GET GB/s")?,
@@ -271,7 +274,7 @@ mod tests {
     #[test]
     fn header_rows_and_mismatch() {
         let plan = plan("");
-        let head = printed(|out| header(out, &plan, Mode::Rdma(MemoryKind::Host), 64 << 20));
+        let head = printed(|out| header(out, &plan, Mode::Rdma(MemoryKind::Host), 64 << 20, true));
         assert_eq!(
             head,
             format!(
@@ -291,7 +294,7 @@ mod tests {
     #[test]
     fn one_sided_tables() {
         let put_only = plan("-put-only");
-        let head = printed(|out| header(out, &put_only, Mode::Standard, 1000));
+        let head = printed(|out| header(out, &put_only, Mode::Standard, 1000, true));
         assert!(head.contains("size=1000 B  iterations=3\n            mode=standard-s3\n"), "{head}");
         assert!(head.contains("\n#     PUT latency    PUT GB/s  \n---"), "{head}");
         let line = printed(|out| row(out, &put_only, 64 << 20, 3, &sample(Check::Skipped)));

@@ -165,3 +165,11 @@ pub(crate) fn abilities() -> u32 {
     assert_eq!(ffi!(vgw_cuobj_provider(&mut info)).0, sys::VGW_CUOBJ_OK);
     info.abilities
 }
+
+/// Whether the software SDK is linked. It refuses some things that NVIDIA's library does not check.
+pub(crate) fn is_soft() -> bool {
+    let mut info = sys::vgw_cuobj_provider_info::default();
+    assert_eq!(ffi!(vgw_cuobj_provider(&mut info)).0, sys::VGW_CUOBJ_OK);
+    // SAFETY: the name is static text that ends in NUL (wrapper.h).
+    unsafe { std::ffi::CStr::from_ptr(info.name) == c"soft" }
+}
