@@ -81,7 +81,10 @@ impl Store {
     ) -> Result<Self> {
         let store = Self { inner: Arc::new(Inner::open(root, options, observer)?) };
         if !store.inner.options.read_only {
-            store.inner.sweep(false)?;
+            // What cannot be swept is no reason not to serve.
+            if let Err(error) = store.inner.sweep(false) {
+                tracing::warn!(%error, "old temporaries could not be swept");
+            }
         }
         Ok(store)
     }
@@ -381,6 +384,14 @@ impl Store {
     }
 
     // --- upkeep
+
+    /// Room in the file system that holds the root.
+    ///
+    /// # Errors
+    /// Only what the file system says.
+    pub fn space(&self) -> Result<Space> {
+        self.inner.space()
+    }
 
     /// Removes temporaries older than the limit in all buckets, with a log line each. [`Store::open`]
     /// does it too; this looks for attribute overflow files without an owner besides.

@@ -1,6 +1,5 @@
 //! From a checked [`Config`] to a running gateway, and back to nothing.
 
-use std::future::Future;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -221,14 +220,9 @@ impl Drop for Gateway {
 }
 
 /// Passes `limit` after the signal to stop.
-fn grace(
-    mut stopped: watch::Receiver<bool>,
-    limit: std::time::Duration,
-) -> impl Future<Output = ()> + Send + 'static {
-    async move {
-        let _ = stopped.wait_for(|s| *s).await;
-        tokio::time::sleep(limit).await;
-    }
+async fn grace(mut stopped: watch::Receiver<bool>, limit: std::time::Duration) {
+    let _ = stopped.wait_for(|s| *s).await;
+    tokio::time::sleep(limit).await;
 }
 
 async fn bind(address: &ListenAddress, mode: u32) -> Result<Listener, StartError> {

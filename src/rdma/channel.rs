@@ -202,6 +202,7 @@ impl Channel {
                 Ok(())
             }
             Ok((code, _)) => rejected(call_error(name, code), operation),
+            Err(error) if !matches!(error, Error::Exception { .. }) => rejected(error, operation),
             Err(error) => {
                 self.state = State::Lost;
                 self.withhold_all();
@@ -238,6 +239,7 @@ impl Channel {
                 code: moved,
                 detail: format!(": moved {moved} bytes of {}", operation.length),
             },
+            Err(error) if !matches!(error, Error::Exception { .. }) => error,
             Err(error) => {
                 self.state = State::Lost;
                 let bytes = operation.local.len();

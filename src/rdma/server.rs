@@ -181,3 +181,39 @@ impl fmt::Debug for CuServer {
         f.debug_struct("CuServer").field("address", &self.handle.address).finish_non_exhaustive()
     }
 }
+
+// NVIDIA's library has no device on the loopback address.
+#[cfg(all(test, cuobj_provider = "soft"))]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+    use crate::rdma::{HostMemory, HugePages, RegisteredMemory};
+
+    fn open(tunables: &Tunables) -> CuServer {
+        CuServer::open(IpAddr::V4(Ipv4Addr::LOCALHOST), 19100, tunables).unwrap()
+    }
+
+    #[test]
+    fn the_server_ends_with_the_last_of_its_children() {
+        let server = open(&Tunables::default());
+        let handle = Arc::downgrade(&server.handle);
+        let channel = server.channel().unwrap();
+        let memory = Arc::new(HostMemory::allocate(4096, HugePages::Off).unwrap());
+        let memory = RegisteredMemory::new(&server, memory).unwrap();
+        drop(server);
+        assert!(handle.upgrade().is_some());
+        drop(channel);
+        assert!(handle.upgrade().is_some());
+        drop(memory);
+        assert!(handle.upgrade().is_none());
+    }
+
+    #[test]
+    fn waiting_for_a_dropped_channel_is_bounded_by_the_retries_of_the_transport() {
+        for (timeout, seconds) in [(16, 5), (0, 30), (31, 30)] {
+            let server = open(&Tunables { timeout, ..Tunables::default() });
+            assert_eq!(server.drain_limit(), Duration::from_secs(seconds));
+        }
+    }
+}

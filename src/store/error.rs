@@ -135,6 +135,9 @@ impl Error {
             Errno::NOSPC => Self::NoSpace { path, reason: "the file system is full" },
             Errno::DQUOT => Self::NoSpace { path, reason: "the quota of its owner or directory is used up" },
             Errno::ROFS => Self::Denied(format!("{path:?}: the file system is mounted read-only")),
+            Errno::ACCESS | Errno::PERM => Self::Denied(format!(
+                "{path:?}: the file system does not let the gateway's user {operation} it"
+            )),
             Errno::NAMETOOLONG => Self::KeyTooLong(path.len()),
             error => Self::Io { operation, path, source: error.into() },
         }

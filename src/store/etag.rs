@@ -12,6 +12,7 @@ use super::bucket::Bucket;
 use super::fs::stat;
 use super::inner::Inner;
 use super::keeper::Subject;
+use super::key::Key;
 use super::object::Found;
 use super::types::ForeignEtag;
 
@@ -30,7 +31,8 @@ pub(crate) fn derived(stat: &Stat) -> String {
 
 impl Inner {
     /// Computes and keeps the MD5 of a file without a valid ETag, when that is what is wanted.
-    pub(crate) fn ensure_etag(&self, bucket: &Bucket, path: &str, found: &mut Found) {
+    pub(crate) fn ensure_etag(&self, bucket: &Bucket, key: &Key, found: &mut Found) {
+        let path = key.path();
         let foreign = stored(&found.raw, &found.stat).is_none();
         if !foreign || found.is_dir() || self.options.foreign_etag == ForeignEtag::Inode {
             return;
@@ -54,10 +56,11 @@ impl Inner {
             let subject = Subject::new(&found.file, bucket, path);
             let gone = [(name::CHECKSUMS, None), (name::MULTIPART, None)];
             let here = [(name::ETAG, Some(digest.as_bytes())), (name::STAMP, Some(mark.as_slice()))];
-            let kept = self
-                .keeper
-                .update(self.means(), subject, &gone)
-                .and_then(|()| self.keeper.update(self.means(), subject, &here));
+            let kept = (|| {
+                let _lock = self.locks.exclusive(&self.fs, &self.owner, bucket, key.as_str())?;
+                self.keeper.update(self.means(), subject, &gone)?;
+                self.keeper.update(self.means(), subject, &here)
+            })();
             if let Err(error) = kept {
                 tracing::debug!(path = bucket.display(path), %error, "the computed ETag is not kept");
             }

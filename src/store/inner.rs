@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{self as rfs, AtFlags, Mode, OFlags};
+use rustix::fs::{self as rfs, Access, AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::error::{Error, Result};
@@ -12,7 +12,7 @@ use super::fs::{DIR, Fs, FsObserver, Ownership, random_name, stat};
 use super::keeper::{Keeper, Means, Sidecar};
 use super::list::Batches;
 use super::lock::{Locks, Reach, reach_of_flock};
-use super::types::{Durability, LockMode, StoreOptions};
+use super::types::{Durability, LockMode, Space, StoreOptions};
 
 /// The store behind its handle.
 #[derive(Debug)]
@@ -64,6 +64,13 @@ impl Inner {
             check_locks(&dir, &shown, options.lock_mode)?;
         }
         probe(&dir, &shown, &options)?;
+        if !options.read_only {
+            for path in [&options.versioning_dir, &options.sidecar].into_iter().flatten() {
+                let shown = path.display().to_string();
+                rfs::access(path, Access::WRITE_OK | Access::EXEC_OK)
+                    .map_err(|error| Error::fs("write to the directory", &shown, error))?;
+            }
+        }
         Ok(Self {
             root: dir,
             fs: Arc::new(fs),
@@ -82,6 +89,13 @@ impl Inner {
             return Err(Error::Denied("the store is read-only; writes are switched off".to_owned()));
         }
         Ok(())
+    }
+
+    pub(crate) fn space(&self) -> Result<Space> {
+        let found =
+            rfs::fstatvfs(&self.root).map_err(|error| Error::fs("stat the file system of", ".", error))?;
+        let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+        Ok(Space { total_bytes: bytes(found.f_blocks), available_bytes: bytes(found.f_bavail) })
     }
 
     pub(crate) fn means(&self) -> Means<'_> {
@@ -139,7 +153,19 @@ fn probe(root: &OwnedFd, shown: &str, options: &StoreOptions) -> Result<()> {
     } else {
         rfs::fsetxattr(&file, "user.vgwrdma.probe", b"1", rfs::XattrFlags::empty())
     };
+    let locked = match options.lock_mode {
+        LockMode::Process => Ok(()),
+        LockMode::Shared | LockMode::Node => rfs::flock(&file, FlockOperation::NonBlockingLockExclusive),
+    };
     let _ = rfs::unlinkat(root, &name, AtFlags::empty());
+    if let Err(error) = locked {
+        return Err(Error::Io {
+            operation: "flock does not work on the file system (state by the lock mode that no other gateway \
+                        writes there, if that is so):",
+            path: shown.to_owned(),
+            source: error.into(),
+        });
+    }
     match set {
         Err(error @ (Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM)) => Err(no_attributes(shown, error)),
         other => other.map_err(|error| Error::fs("set an attribute below", shown, error)),

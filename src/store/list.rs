@@ -6,14 +6,14 @@ mod walk;
 
 use rustix::io::Errno;
 
-use super::attributes::{decode_checksums, name};
+use super::attributes::{decode_checksums, name as attribute};
 use super::bucket::Bucket;
 use super::error::Result;
 use super::etag;
 use super::fs::{DIR, READ, for_each_entry, is_file, modified, stat};
 use super::inner::Inner;
 use super::keeper::Subject;
-use super::key::{Key, is_listed_name, successor};
+use super::key::{is_listed_name, successor};
 use super::object::{Found, Slot, is_absent};
 use super::types::{ListPage, ListRequest, ListedObject};
 pub(crate) use batch::Batches;
@@ -123,13 +123,12 @@ impl Inner {
             other => other.map_err(fail)?,
         };
         if !path.is_empty()
-            && self.keeper.read(self.means(), Subject::new(&dir, bucket, path), name::ETAG)?.is_some()
+            && self.keeper.read(self.means(), Subject::new(&dir, bucket, path), attribute::ETAG)?.is_some()
         {
             return Ok(true);
         }
         let mut dirs = Vec::new();
-        let mut files = Vec::new();
-        let mut found = false;
+        let mut found = Ok(false);
         for_each_entry(&dir, |name, kind| {
             if !is_listed_name(name) {
                 return true;
@@ -138,32 +137,42 @@ impl Inner {
             if kind.is_dir() {
                 dirs.push(name.to_owned());
             } else if kind.is_file() {
-                files.push(name.to_owned());
-                found = markers;
+                found = if markers { Ok(true) } else { self.is_object(bucket, &dir, name, path) };
             }
-            // Enough to look at; a directory full of delete markers is read on below.
-            !found
+            matches!(found, Ok(false))
         })
         .map_err(fail)?;
-        if found {
+        if found? {
             return Ok(true);
         }
         let child = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") };
-        for name in files {
-            let path = child(&name);
-            if let Ok(key) = Key::parse(&path)
-                && let Slot::File(found) = self.slot_locked(bucket, &key)?
-                && !found.is_marker()
-            {
-                return Ok(true);
-            }
-        }
         for name in dirs {
             if self.holds(bucket, &format!("{}/", child(&name)), markers)? {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// Whether a file in an open directory is no delete marker.
+    fn is_object(
+        &self,
+        bucket: &Bucket,
+        dir: &std::os::fd::OwnedFd,
+        name: &str,
+        parent: &str,
+    ) -> Result<bool> {
+        let path = if parent.is_empty() { name.to_owned() } else { format!("{parent}/{name}") };
+        match self.fs.open_beneath(dir, name, READ) {
+            Ok(file) => {
+                let subject = Subject::new(&file, bucket, &path);
+                Ok(self.keeper.read(self.means(), subject, attribute::DELETE_MARKER)?.is_none())
+            }
+            Err(error) if is_absent(error) => Ok(false),
+            // It is listed although it cannot be read.
+            Err(Errno::ACCESS | Errno::PERM) => Ok(true),
+            Err(error) => Err(bucket.error("read", &path, error)),
+        }
     }
 
     /// Whether any directory at the top of a bucket is, or holds, an object.
@@ -198,18 +207,24 @@ impl Inner {
             });
         }
         let mut raw = super::attributes::Raw::new();
-        let wanted: &[&str] = if self.versions.is_some() {
-            &[name::ETAG, name::STAMP, name::CHECKSUMS, name::DELETE_MARKER]
-        } else {
-            &[name::ETAG, name::STAMP, name::CHECKSUMS]
+        let subject = Subject::new(&file, bucket, key);
+        let mut read = |name: &str| -> Result<bool> {
+            let value = self.fs.attribute(&file, name).map_err(fail)?;
+            Ok(value.is_some_and(|value| raw.insert(name.to_owned(), value).is_none()))
         };
-        for &wanted in wanted {
-            if let Some(value) = self.fs.attribute(&file, wanted).map_err(fail)? {
-                raw.insert(wanted.to_owned(), value);
+        if self.versions.is_some() && read(attribute::DELETE_MARKER)? {
+            return Ok(None);
+        }
+        // Without an ETag the others say nothing.
+        if read(attribute::ETAG)? {
+            read(attribute::STAMP)?;
+            if !read(attribute::CHECKSUMS)?
+                && let Some(outside) = self.keeper.read(self.means(), subject, attribute::CHECKSUMS)?
+            {
+                raw.insert(attribute::CHECKSUMS.to_owned(), outside);
             }
         }
-        let found = Found { file: file.into(), stat: found, raw };
-        Ok((!found.is_marker()).then(|| listed(key, &found)))
+        Ok(Some(listed(key, &Found { file: file.into(), stat: found, raw })))
     }
 
     /// A file that the gateway may not open is listed as what it is.
@@ -241,7 +256,7 @@ pub(crate) fn listed(key: &str, found: &Found) -> ListedObject {
     let stored = etag::stored(&found.raw, &found.stat);
     let checksums = found
         .raw
-        .get(name::CHECKSUMS)
+        .get(attribute::CHECKSUMS)
         .filter(|_| stored.is_some())
         .and_then(|v| decode_checksums(v))
         .filter(|c| !c.values.is_empty());

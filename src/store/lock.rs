@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
 use super::bucket::Bucket;
-use super::error::{Error, Result};
+use super::error::Result;
 use super::fs::{Fs, Ownership, stat};
 use super::types::LockMode;
 pub(crate) use reach::{Reach, reach_of_flock};
@@ -60,42 +60,30 @@ impl Locks {
         bucket: &Bucket,
         key: &str,
     ) -> Result<KeyLock<'_>> {
-        self.lock(fs, owner, bucket, key, FlockOperation::LockExclusive)
-    }
-
-    /// Waits until nobody has the exclusive lock of a key; readers on a read-only file system, where
-    /// there is nobody to wait for, get none.
-    pub(crate) fn shared(
-        &self,
-        fs: &Fs,
-        owner: &Ownership,
-        bucket: &Bucket,
-        key: &str,
-    ) -> Result<KeyLock<'_>> {
-        match self.lock(fs, owner, bucket, key, FlockOperation::LockShared) {
-            Err(Error::Denied(_)) => Ok(KeyLock::Nothing),
-            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::PermissionDenied => {
-                Ok(KeyLock::Nothing)
-            }
-            other => other,
-        }
-    }
-
-    fn lock(
-        &self,
-        fs: &Fs,
-        owner: &Ownership,
-        bucket: &Bucket,
-        key: &str,
-        operation: FlockOperation,
-    ) -> Result<KeyLock<'_>> {
         if self.mode == LockMode::Process {
             return Ok(in_process(&self.process, &(bucket.name(), key)));
         }
-        let name = format!("{:02x}", Sha256::digest(key.as_bytes())[0]);
-        lock_file(fs, owner, bucket, &name, operation)
+        lock_file(fs, owner, bucket, &file_name(key), FlockOperation::LockExclusive)
             .map(KeyLock::File)
             .map_err(|error| bucket.error("lock", key, error))
+    }
+
+    /// Waits until nobody has the exclusive lock of a key. Where there is no lock file, or it may not
+    /// be opened, nobody has it; a reader makes none.
+    pub(crate) fn shared(&self, bucket: &Bucket, key: &str) -> Result<KeyLock<'_>> {
+        if self.mode == LockMode::Process {
+            return Ok(in_process(&self.process, &(bucket.name(), key)));
+        }
+        let path = format!("{}/{LOCK_DIR}/{}", super::key::TEMP_DIR, file_name(key));
+        // Some network file systems lock only what is open for writing.
+        match bucket.open(&path, OFlags::RDWR) {
+            Ok(file) => {
+                flock(&file, FlockOperation::LockShared).map_err(|error| bucket.error("lock", key, error))?;
+                Ok(KeyLock::File(file))
+            }
+            Err(Errno::NOENT | Errno::ROFS | Errno::ACCESS | Errno::PERM) => Ok(KeyLock::Nothing),
+            Err(error) => Err(bucket.error("lock", key, error)),
+        }
     }
 
     /// Waits for the lock of an upload, inside this process.
@@ -117,6 +105,11 @@ impl Locks {
         }
         Ok(())
     }
+}
+
+/// The lock file that a key shares with others.
+fn file_name(key: &str) -> String {
+    format!("{:02x}", Sha256::digest(key.as_bytes())[0])
 }
 
 fn in_process<'a>(mutexes: &'a [Mutex<()>], of: &impl Hash) -> KeyLock<'a> {

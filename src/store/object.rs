@@ -142,7 +142,7 @@ impl Inner {
     pub(crate) fn slot(&self, bucket: &Bucket, key: &Key) -> Result<Slot> {
         if key.is_dir() {
             // Several attributes of a directory change one by one; its writers hold this lock.
-            let _lock = self.locks.shared(&self.fs, &self.owner, bucket, key.as_str())?;
+            let _lock = self.locks.shared(bucket, key.as_str())?;
             return self.slot_locked(bucket, key);
         }
         self.slot_locked(bucket, key)

@@ -12,7 +12,6 @@ use super::key::Key;
 use super::object::Found;
 use super::put::{is_aligned, reopen_direct};
 use super::types::{ObjectInfo, Versioning};
-use super::versions::NULL;
 
 /// An open object: attributes and bytes of one inode, whatever is written to the key later.
 #[derive(Debug)]
@@ -91,8 +90,8 @@ impl Inner {
         if found.is_marker() {
             return Err(Error::DeleteMarker { version: found.version_id(), current: version.is_none() });
         }
-        if version.is_none_or(|id| id == NULL) {
-            self.ensure_etag(bucket, key.path(), &mut found);
+        if version.is_none() {
+            self.ensure_etag(bucket, key, &mut found);
         }
         Ok((found, versioning))
     }

@@ -1,6 +1,7 @@
 //! The object model: what the store takes and gives.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
@@ -189,6 +190,33 @@ pub struct ObjectInfo {
     pub version_id: Option<String>,
     /// Stored headers and the like.
     pub attributes: ObjectAttributes,
+}
+
+impl ObjectInfo {
+    /// The bytes of part `number` (from 1); an object put in one piece has part 1 only.
+    pub fn part(&self, number: u32) -> Option<Range<u64>> {
+        let index = usize::try_from(number).ok()?.checked_sub(1)?;
+        let ends = &self.attributes.part_ends;
+        if ends.is_empty() {
+            return (index == 0).then_some(0..self.size);
+        }
+        let start = if index == 0 { 0 } else { *ends.get(index - 1)? };
+        Some(start..*ends.get(index)?)
+    }
+
+    /// How many parts it was uploaded in; none when it was put in one piece.
+    pub fn part_count(&self) -> Option<usize> {
+        Some(self.attributes.part_ends.len()).filter(|count| *count > 0)
+    }
+}
+
+/// Room in the file system that holds the root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// All of it, in bytes.
+    pub total_bytes: u64,
+    /// What the gateway's user can still fill, in bytes.
+    pub available_bytes: u64,
 }
 
 /// Conditions of a write (`If-Match`, `If-None-Match`).

@@ -104,9 +104,4 @@ impl Driven {
     pub(super) fn give_up(&mut self, error: impl Fn() -> TransferError) -> usize {
         self.pending.iter_mut().filter_map(|(_, p)| p.give_up(error()).then_some(())).count()
     }
-
-    /// Leaves the channel as it is for the rest of the process: its device may still reach memory.
-    pub(super) fn abandon(self) {
-        std::mem::forget(self.channel);
-    }
 }

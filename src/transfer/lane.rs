@@ -183,7 +183,6 @@ impl Lane {
         for mut driven in self.channels.drain(..).chain(self.condemned.drain(..)) {
             if driven.in_flight() > 0 {
                 inbox.load.fetch_sub(driven.give_up(|| TransferError::ShuttingDown), Ordering::Relaxed);
-                driven.abandon();
             }
         }
     }
@@ -395,22 +394,20 @@ impl Lane {
         }
         let left = driven.in_flight();
         tracing::warn!(endpoint = self.port.name(), %error, uncompleted = left, "RDMA channel lost");
-        let reported = driven.give_up(|| TransferError::Fabric { status: WcStatus::FATAL_ERR });
-        self.inbox.load.fetch_sub(reported, Ordering::Relaxed);
-        if left > 0 && !dead {
-            self.put_aside(driven);
+        let is_live = left > 0 && !dead;
+        if is_live {
+            self.inbox.condemned.fetch_add(1, Ordering::Relaxed);
         } else {
-            // The channel's own contract: it withholds what its device may still reach.
             self.inbox.in_flight.fetch_sub(left, Ordering::Relaxed);
         }
         self.count_channels();
+        let reported = driven.give_up(|| TransferError::Fabric { status: WcStatus::FATAL_ERR });
+        self.inbox.load.fetch_sub(reported, Ordering::Relaxed);
+        if is_live {
+            self.condemned.push(driven);
+        }
+        // Else it drops here; by its contract it withholds what its device may still reach.
         self.reopen_at.get_or_insert(Instant::now() + self.reopen_pause);
-    }
-
-    /// Keeps a channel out of service until its operations do complete.
-    fn put_aside(&mut self, driven: Driven) {
-        self.condemned.push(driven);
-        self.inbox.condemned.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Takes out the channels whose oldest operation is overdue.
@@ -427,10 +424,12 @@ impl Lane {
                 "RDMA operations without completion; their channel and memory are put aside"
             );
             self.port.count_timeouts(driven.in_flight());
+            // The books are right before anybody hears of it.
+            self.inbox.condemned.fetch_add(1, Ordering::Relaxed);
+            self.count_channels();
             let reported = driven.give_up(|| TransferError::Timeout { waited: limit });
             self.inbox.load.fetch_sub(reported, Ordering::Relaxed);
-            self.put_aside(driven);
-            self.count_channels();
+            self.condemned.push(driven);
             self.reopen_at.get_or_insert(now);
         }
     }

@@ -93,6 +93,8 @@ fn parts_become_one_object() {
         assert!(info.etag.ends_with("-3"));
         let ends = [5 * MIB, 10 * MIB + 17, 10 * MIB + 117].map(|n| n as u64);
         assert_eq!(info.attributes.part_ends, ends);
+        assert_eq!((info.part(1), info.part(3)), (Some(0..ends[0]), Some(ends[1]..ends[2])));
+        assert_eq!((info.part(0), info.part(4), info.part_count()), (None, None, Some(3)));
         assert_eq!(info.attributes.metadata["a"], "1");
         assert_eq!(info.attributes.tags["t"], "2");
         assert_eq!(fixture.store.head_object(BUCKET, "dir/k", None).unwrap(), info);

@@ -17,6 +17,7 @@ fn puts_and_gets() {
     expected.etag = Some(info.etag.clone());
     assert_eq!(info.attributes, expected);
     assert_eq!(info.version_id, None);
+    assert_eq!((info.part(1), info.part(2), info.part_count()), (Some(0..5), None, None));
     assert_eq!(std::fs::read(fixture.path("a/b/c.txt")).unwrap(), b"hello", "a file like any other");
     assert_eq!(fixture.store.head_object(BUCKET, "a/b/c.txt", None).unwrap(), info);
 }

@@ -345,6 +345,8 @@ fn settings_that_cannot_be() {
     assert!(Store::open(&dir.path().join("none"), StoreOptions::default()).is_err());
     assert!(Store::open(Path::new("/proc/self/cmdline"), StoreOptions::default()).is_err());
     open(&|_| ()).unwrap();
+    let space = Store::open(dir.path(), StoreOptions::default()).unwrap().space().unwrap();
+    assert!(space.available_bytes > 0 && space.available_bytes <= space.total_bytes);
 }
 
 #[test]

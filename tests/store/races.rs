@@ -115,6 +115,32 @@ fn readers_see_one_object(sidecar: bool) {
     assert!(left <= 1, "only the current object may have an overflow file");
 }
 
+/// The attributes of a directory are changed one by one, but nobody sees that.
+#[test]
+fn readers_see_one_directory_object() {
+    let fixture = Fixture::new();
+    let write = |n: usize| {
+        let pending = fixture.store.begin_put(BUCKET, "d/", &PutRequest::default()).unwrap();
+        let mut attributes = attributes(b"");
+        attributes.metadata.insert("n".into(), n.to_string());
+        attributes.cache_control = Some(n.to_string());
+        attributes.tags.extend((!n.is_multiple_of(2)).then(|| ("n".to_owned(), n.to_string())));
+        pending.publish(0, attributes).unwrap();
+    };
+    write(0);
+    fixture.put("d/child", b"");
+    std::thread::scope(|scope| {
+        scope.spawn(|| (0..300).for_each(write));
+        for _ in 0..300 {
+            let attributes = fixture.try_get("d/", None).unwrap().0.attributes;
+            let n = &attributes.metadata["n"];
+            assert_eq!(attributes.cache_control.as_ref(), Some(n));
+            let odd = !n.parse::<usize>().unwrap().is_multiple_of(2);
+            assert_eq!(attributes.tags.get("n"), odd.then_some(n));
+        }
+    });
+}
+
 /// A delete removes the parent that a put is about to use.
 #[test]
 fn parents_come_and_go() {

@@ -105,7 +105,8 @@ async fn cancelled_while_waiting_for_a_chunk() {
 /// Drain lets running transfers end and refuses new ones.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn drain_while_running() {
-    let rig = Rig::new(InProcess::threaded(Duration::from_micros(200)), config(), 4);
+    let (fabric, endpoints) = InProcess::threaded(Duration::ZERO).failing(|_| Fault::Hang);
+    let rig = Rig::new(fabric, config(), 4);
     let bytes = pattern(20 * CHUNK, 5);
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..10 {
@@ -118,36 +119,31 @@ async fn drain_while_running() {
         });
     }
     while rig.engine.stats().transfers_running < 10 {
-        tokio::task::yield_now().await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    let drained = tokio::spawn({
-        let engine = Arc::clone(&rig.engine);
-        async move { engine.drain(Duration::from_secs(60)).await }
-    });
-    let window = whole(&rig.fabric.offer(&bytes));
-    loop {
-        // The drain begins in its own time; from then on everybody is refused.
-        match rig.engine.pull(window.clone(), VecSink::new(bytes.len()), ()).await {
-            Ok(_) => tokio::task::yield_now().await,
-            Err(TransferError::ShuttingDown) => break,
-            Err(error) => panic!("{error}"),
-        }
-    }
+    assert!(!rig.engine.drain(Duration::from_millis(5)).await, "all of them hang");
+    let error = rig.engine.pull(whole(&rig.fabric.offer(&bytes)), VecSink::new(0), ()).await.unwrap_err();
+    assert!(matches!(error, TransferError::ShuttingDown), "{error}");
+    let drained = rig.engine.drain(Duration::from_secs(60));
+    let release = async {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        endpoints[0].release();
+    };
+    assert!(tokio::join!(drained, release).0);
+    rig.assert_at_rest();
     while let Some(done) = tasks.join_next().await {
         done.unwrap();
     }
-    assert!(drained.await.unwrap());
-    rig.assert_at_rest();
     rig.finish().await;
 }
 
-/// An engine dropped without a drain, with operations in flight and transfers waiting.
+/// An engine dropped without a drain, with operations in flight of callers that have gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_engine_dropped_in_full_run_ends() {
-    let fabric = InProcess::threaded(Duration::from_millis(1));
+    let (fabric, _) = InProcess::inline().failing(|_| Fault::Delay(Duration::from_millis(30)));
     let rig = Rig::new(fabric, config(), 4);
     let bytes = pattern(20 * CHUNK, 5);
-    for _ in 0..10 {
+    for _ in 0..3 {
         let window = whole(&rig.fabric.offer(&bytes));
         let sink = VecSink::new(bytes.len());
         let pull = rig.engine.pull(window, sink, InOrder::default());

@@ -224,7 +224,7 @@ async fn a_lost_device_ends_transfers_and_is_tried_again(fault: Fault) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn memory_of_a_timed_out_operation_is_quarantined() {
     let (fabric, endpoints) = InProcess::inline().failing(once(1, Fault::Hang));
-    let impatient = EngineConfig { completion_timeout: Duration::from_millis(150), ..config() };
+    let impatient = EngineConfig { completion_timeout: Duration::from_secs(1), ..config() };
     let rig = Rig::new(fabric, impatient, 4);
     let bytes = pattern(3 * CHUNK, 0);
     let window = whole(&rig.fabric.offer(&bytes));
@@ -236,7 +236,7 @@ async fn memory_of_a_timed_out_operation_is_quarantined() {
     sink.closed.store(true, Ordering::SeqCst);
 
     let stats = rig.engine.stats();
-    assert!(stats.chunks_quarantined >= 1 && stats.channels_condemned == 1, "{stats:#?}");
+    assert!(stats.chunks_quarantined >= 1 && stats.channels_condemned >= 1, "{stats:#?}");
     assert_eq!(stats.chunks_leased, 0);
     // The quarantined chunk is not used: three of four serve, whatever is asked of them.
     for _ in 0..20 {
@@ -261,7 +261,7 @@ async fn a_pool_in_quarantine_is_busy_until_it_is_released() {
     };
     let (fabric, endpoints) = InProcess::inline().failing(plan);
     let config = EngineConfig {
-        completion_timeout: Duration::from_millis(50),
+        completion_timeout: Duration::from_secs(1),
         chunk_wait: Duration::from_millis(20),
         ..config()
     };

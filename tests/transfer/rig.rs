@@ -252,8 +252,14 @@ impl BlockSource for VecSource {
 }
 
 /// Keeps the bytes in the order in which it sees them.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct InOrder(pub(crate) Vec<u8>);
+
+impl std::fmt::Debug for InOrder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "InOrder({} bytes)", self.0.len())
+    }
+}
 
 impl OrderedSink for InOrder {
     fn update(&mut self, data: &[u8]) {

@@ -27,11 +27,14 @@ struct Entry {
 /// Which state of the file was read: a change of any of these means reading it again.
 type Stamp = (u64, u64, i64, i64, u64);
 
+/// The accounts of one state of the file, by access key.
+type Snapshot = (Stamp, Arc<HashMap<String, Account>>);
+
 /// `users.json` in a directory, read again whenever it has changed.
 #[derive(Debug)]
 pub(crate) struct UsersFile {
     path: PathBuf,
-    read: Mutex<Option<(Stamp, Arc<HashMap<String, Account>>)>>,
+    read: Mutex<Option<Snapshot>>,
 }
 
 impl UsersFile {

@@ -200,7 +200,7 @@ impl RdmaArguments {
                 format_size(self.pool_buf_size)
             ));
         }
-        let pool_bytes = self.pool_buf_size.checked_mul(self.pool_buf_count).unwrap_or(u64::MAX);
+        let pool_bytes = self.pool_buf_size.saturating_mul(self.pool_buf_count);
         check_pool(pool_bytes, startup::provider_pins_memory())?;
         let too_many = |_| "the RDMA pool does not fit in the address space".to_owned();
         let buffer_bytes = usize::try_from(self.pool_buf_size).map_err(too_many)?;

@@ -93,8 +93,7 @@ mod tests {
 
     #[test]
     fn gauges_have_types_and_labels() {
-        let mut stats = EngineStats::default();
-        stats.chunks_free = 3;
+        let mut stats = EngineStats { chunks_free: 3, ..EngineStats::default() };
         stats.failures.insert(10, 2);
         let mut out = String::new();
         render_stats(&mut out, &stats);

@@ -18,7 +18,7 @@ use super::super::fs::{for_each_entry, modified, stat};
 use super::super::key::is_listed_name;
 
 /// Names in a batch.
-const BATCH: usize = 64 << 10;
+const BATCH: usize = 128 << 10;
 /// Smaller batches are read again rather than kept.
 const KEEP_FROM: usize = 2048;
 /// Most bytes of kept batches.
