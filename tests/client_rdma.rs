@@ -79,6 +79,23 @@ fn ranges_parts_checksums_and_workers() {
 }
 
 #[test]
+fn a_gateway_that_declines_is_1_unless_http_is_allowed() {
+    let server =
+        Server::start(|request, number| match (request.header(RDMA_TOKEN), request.method.as_str()) {
+            (Some(_), "PUT") => server::Reply::error(501, "NotImplemented", "no RDMA here"),
+            (Some(_), _) => server::Reply::new(200, &[("x-amz-rdma-reply", "501")], &[7; 1000]),
+            _ => server::Reply::new(200, &[("ETag", &format!("\"{number}\""))], b""),
+        });
+    let arguments = ["-memory", "host", "-size", "1000", "-n", "2", "-verify", "none"];
+    let refused = run(&server, &arguments);
+    assert_eq!(refused.status.code(), Some(1), "{}", text(&refused));
+    assert!(text(&refused).contains("declined RDMA (501 NotImplemented"), "{}", text(&refused));
+    let allowed = run(&server, &[&arguments[..], &["-fall-back"]].concat());
+    assert_eq!(allowed.status.code(), Some(0), "{}", text(&allowed));
+    assert!(text(&allowed).contains("4 requests went over HTTP"), "{}", text(&allowed));
+}
+
+#[test]
 fn bytes_that_come_back_changed_are_1() {
     let server = rdma_server::start(DC_KEY, |object| object[0] ^= 1);
     let output = run(&server, &["-memory", "host", "-size", "4KiB", "-n", "2"]);

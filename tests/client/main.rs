@@ -4,6 +4,7 @@
 mod replies;
 mod requests;
 mod server;
+mod tls;
 
 use std::time::Duration;
 

@@ -34,8 +34,10 @@ pub struct Outcome {
     pub mismatches: u64,
     /// Iterations in all.
     pub iterations: u64,
-    /// Requests that needed another attempt.
+    /// Attempts beyond the first of each request.
     pub retries: u64,
+    /// Requests of an RDMA run whose bodies went over HTTP.
+    pub fell_back: u64,
     /// The iterations in the order of their ends, when they are kept.
     pub samples: Vec<Sample>,
 }
@@ -54,6 +56,7 @@ impl Outcome {
             mismatches: 0,
             iterations: 0,
             retries: 0,
+            fell_back: 0,
             samples: Vec::new(),
         }
     }
@@ -61,6 +64,7 @@ impl Outcome {
     fn add(&mut self, sample: &Sample) {
         self.iterations += 1;
         self.retries += u64::from(sample.retries);
+        self.fell_back += u64::from(sample.fell_back);
         if let Some(latency) = sample.put {
             self.put.record(latency);
             self.put_bytes += self.task.size;

@@ -6,6 +6,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use tokio::signal::unix::{SignalKind, signal};
+
 use super::args::CopyArgs;
 use super::memory::Memory;
 use super::plan::{Mode, client, memory, size};
@@ -68,12 +70,13 @@ pub(crate) fn run(args: &CopyArgs) -> Result<Exit, Failure> {
         }
     };
     let bytes = runtime.block_on(async {
+        let unwatched = |e| Failure::Usage(format!("cannot watch for interrupts: {e}"));
+        let mut interrupts = signal(SignalKind::interrupt()).map_err(unwatched)?;
+        let mut terminations = signal(SignalKind::terminate()).map_err(unwatched)?;
         tokio::select! {
             done = work => done,
-            interrupt = tokio::signal::ctrl_c() => Err(match interrupt {
-                Ok(()) => Failure::Interrupted,
-                Err(error) => Failure::Usage(format!("cannot watch for interrupts: {error}")),
-            }),
+            _ = interrupts.recv() => Err(Failure::Interrupted),
+            _ = terminations.recv() => Err(Failure::Interrupted),
         }
     })?;
     let took = started.elapsed();
@@ -180,6 +183,7 @@ impl Copy {
         }
         name.push(format!(".{}.part", std::process::id()));
         let beside = path.with_file_name(name);
+        let partial = Partial(&beside);
         let done = async {
             let output = |source| Failure::Output { place: beside.display().to_string(), source };
             let mut file = File::create(&beside).map_err(output)?;
@@ -188,9 +192,7 @@ impl Copy {
                 .map_err(|source| Failure::Output { place: path.display().to_string(), source })
         }
         .await;
-        if done.is_err() {
-            let _ = std::fs::remove_file(&beside);
-        }
+        drop(partial);
         done.map(|()| info.size)
     }
 
@@ -232,6 +234,16 @@ impl Copy {
             return Err(Failure::Mismatch { mismatches: 1, iterations: 1 });
         }
         Ok(())
+    }
+}
+
+/// A file that is not complete. Removed on drop, also when the copy is interrupted; there is none any
+/// more once it has taken its place.
+struct Partial<'a>(&'a Path);
+
+impl Drop for Partial<'_> {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(self.0);
     }
 }
 

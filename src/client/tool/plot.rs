@@ -338,6 +338,7 @@ mod tests {
             mismatches: 0,
             iterations: 20,
             retries: 0,
+            fell_back: 0,
             samples: Vec::new(),
         }
     }

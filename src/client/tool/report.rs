@@ -126,7 +126,10 @@ pub fn summary(out: &mut dyn Write, plan: &Plan, outcome: &Outcome) -> io::Resul
         }
     }
     if outcome.retries > 0 {
-        writeln!(out, "{} requests needed another attempt", outcome.retries)?;
+        writeln!(out, "{} attempts beyond the first", outcome.retries)?;
+    }
+    if outcome.fell_back > 0 {
+        writeln!(out, "{} requests went over HTTP: the gateway declined RDMA", outcome.fell_back)?;
     }
     Ok(())
 }
@@ -267,6 +270,7 @@ mod tests {
             got: 64 << 20,
             check,
             retries: 0,
+            fell_back: 0,
         }
     }
 
@@ -320,6 +324,7 @@ mod tests {
             mismatches: 0,
             iterations: 2,
             retries: 0,
+            fell_back: 0,
             samples: Vec::new(),
         }
     }

@@ -10,7 +10,7 @@ use super::Failure;
 use super::args::Verify;
 use super::plan::{Mode, Operations, Plan};
 use super::random::Random;
-use crate::client::{Buffer, Client, Error, GetOptions, Got, MAX_TRANSFER, PutOptions, Result};
+use crate::client::{Buffer, Carrier, Client, Error, GetOptions, Got, MAX_TRANSFER, PutOptions, Result};
 use crate::digest::{Algorithm, Digester, Digests};
 
 /// Bytes that pass between a device buffer and the host at a time.
@@ -45,8 +45,18 @@ pub struct Sample {
     pub got: u64,
     /// Comparison.
     pub check: Check,
-    /// Requests that needed another attempt.
+    /// Attempts beyond the first of each request.
     pub retries: u32,
+    /// Requests that the gateway declined to serve by RDMA and whose bodies went over HTTP instead.
+    pub fell_back: u32,
+}
+
+impl Sample {
+    /// Notes how a request went.
+    fn note(&mut self, mode: Mode, carrier: Carrier, attempts: u32) {
+        self.retries += attempts - 1;
+        self.fell_back += u32::from(mode != Mode::Standard && carrier == Carrier::Http);
+    }
 }
 
 /// A worker. It moves to its thread together with its runtime.
@@ -100,13 +110,14 @@ impl Worker {
         task: &Task,
         stop: &mut watch::Receiver<bool>,
     ) -> Result<Option<Sample>, Failure> {
-        let mut sample = Sample { put: None, get: None, got: 0, check: Check::Skipped, retries: 0 };
+        let mut sample =
+            Sample { put: None, get: None, got: 0, check: Check::Skipped, retries: 0, fell_back: 0 };
         let mut sent = None;
         if plan.operations.put() {
             let digests = self.prepare(plan, task).map_err(|e| Failure::transfer("fill PUT buffer", e))?;
             let started = Instant::now();
             match self.put(plan, task, &digests, stop).map_err(|e| Failure::transfer("PUT", e))? {
-                Some(retries) => sample.retries += retries,
+                Some((carrier, attempts)) => sample.note(task.mode, carrier, attempts),
                 None => return Ok(None),
             }
             sample.put = Some(started.elapsed());
@@ -124,7 +135,7 @@ impl Worker {
             };
             sample.get = Some(started.elapsed());
             sample.got = got.bytes;
-            sample.retries += got.attempts - 1;
+            sample.note(task.mode, got.carrier, got.attempts);
             sample.check =
                 self.check(plan, sent.as_ref(), &got).map_err(|e| Failure::transfer("checksum", e))?;
         }
@@ -160,7 +171,7 @@ impl Worker {
         task: &Task,
         sent: &Sent,
         stop: &mut watch::Receiver<bool>,
-    ) -> Result<Option<u32>> {
+    ) -> Result<Option<(Carrier, u32)>> {
         let key = self.key(task);
         let length = task.size as usize;
         let mut options = PutOptions { fall_back: plan.fall_back, ..PutOptions::default() };
@@ -170,21 +181,23 @@ impl Worker {
         }
         let (client, buffer) = (&self.client, &self.buffer);
         let upload = async {
-            match (plan.part_size, task.mode) {
-                (Some(part), mode) => {
-                    upload_parts(client, &plan.bucket, &key, buffer, length, part as usize, mode)
-                        .await
-                        .map(|()| 0)
+            let put = match (plan.part_size, task.mode) {
+                (Some(part), Mode::Standard) => {
+                    upload_parts(client, &plan.bucket, &key, buffer, length, part as usize, false).await?;
+                    return Ok((Carrier::Http, 1));
                 }
-                (None, Mode::Rdma(_)) => client
-                    .put_with(&plan.bucket, &key, buffer, 0..length, &options)
-                    .await
-                    .map(|put| put.attempts - 1),
-                (None, Mode::Standard) => client
-                    .put_http(&plan.bucket, &key, buffer, 0..length, &options)
-                    .await
-                    .map(|put| put.attempts - 1),
-            }
+                (Some(part), Mode::Rdma(_)) => {
+                    upload_parts(client, &plan.bucket, &key, buffer, length, part as usize, true).await?;
+                    return Ok((Carrier::Rdma, 1));
+                }
+                (None, Mode::Rdma(_)) => {
+                    client.put_with(&plan.bucket, &key, buffer, 0..length, &options).await?
+                }
+                (None, Mode::Standard) => {
+                    client.put_http(&plan.bucket, &key, buffer, 0..length, &options).await?
+                }
+            };
+            Ok((put.carrier, put.attempts))
         };
         self.runtime.block_on(unless_stopped(stop, upload)).transpose()
     }
@@ -320,15 +333,16 @@ async fn upload_parts(
     buffer: &Buffer,
     length: usize,
     part_size: usize,
-    mode: Mode,
+    rdma: bool,
 ) -> Result<()> {
     let id = client.create_multipart(bucket, key).await?;
     let uploads = Buffer::pieces(0..length, part_size).zip(1..).map(|(range, number)| {
         let id = &id;
         async move {
-            match mode {
-                Mode::Rdma(_) => client.upload_part(bucket, key, id, number, buffer, range).await,
-                Mode::Standard => client.upload_part_http(bucket, key, id, number, buffer, range).await,
+            if rdma {
+                client.upload_part(bucket, key, id, number, buffer, range).await
+            } else {
+                client.upload_part_http(bucket, key, id, number, buffer, range).await
             }
         }
     });
