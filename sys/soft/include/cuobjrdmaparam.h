@@ -17,7 +17,7 @@ typedef enum cuObjDelayMode {
 // The values, with the vendor's defaults and offsets.
 struct cuObjRDMATunableParam {
     int num_dcis = 128;                        // channels
-    unsigned cq_depth = 640;                   // completion queue entries
+    unsigned cq_depth = 640;                   // operations outstanding on a channel
     unsigned long dc_key = 0xffeeddcc;         // must equal the client's
     int ibv_poll_max_comp_event = 0;           // unused
     int service_level = 0;                     // kept, without effect here

@@ -17,9 +17,10 @@ using softfabric::Direction;
 using softfabric::Status;
 
 constexpr uint64_t kMaxTransfer = 1ull << 30;
-// Of the vendor's library: operations that a channel takes, and events that a poll gives.
-constexpr size_t kQueueDepth = 256;
+// Events that one poll gives, as in the vendor's library.
 constexpr int kMaxEvents = 16;
+// Send queues of a ConnectX NIC end about here.
+constexpr unsigned kMaxDepth = 8192;
 
 ssize_t refuse(int error_number, const std::string& why) {
     server_telemetry().error(why);
@@ -39,8 +40,8 @@ std::chrono::milliseconds patience(const cuObjRDMATunableParam& tunables) {
 
 }  // namespace
 
-ServerState::Channel::Channel(softfabric::Initiator& initiator)
-    : queue_pair(initiator, kQueueDepth) {}
+ServerState::Channel::Channel(softfabric::Initiator& initiator, size_t depth)
+    : queue_pair(initiator, depth) {}
 
 ServerState::ServerState(const cuObjRDMATunableParam& tunables)
     : tunables_(tunables),
@@ -74,7 +75,8 @@ uint16_t ServerState::allocate_channel() {
     std::lock_guard<std::mutex> lock(mutex_);
     for (size_t number = 0; number < channels_.size(); number++) {
         if (channels_[number]) continue;
-        channels_[number] = std::make_shared<Channel>(initiator_);
+        // The vendor's library makes its send queues as deep as its completion queues.
+        channels_[number] = std::make_shared<Channel>(initiator_, std::min(tunables_.cq_depth, kMaxDepth));
         return static_cast<uint16_t>(number);
     }
     return INVALID_CHANNEL_ID;

@@ -48,7 +48,7 @@ public:
 private:
     // A channel is a queue pair that exists while its number is allocated.
     struct Channel {
-        explicit Channel(softfabric::Initiator& initiator);
+        Channel(softfabric::Initiator& initiator, size_t depth);
         std::mutex one_at_a_time;
         softfabric::QueuePair queue_pair;
     };

@@ -36,7 +36,7 @@ int collect(cuObjServer& server, uint16_t channel, std::vector<cuObjAsyncEvent_t
 }
 
 struct Fixture {
-    explicit Fixture(const char* path) {
+    explicit Fixture(const char* path, cuObjRDMATunable tunables = {}) {
         setenv("CUOBJ_SOFT_PATH", path, 1);
         CUObjOps_t ops = no_callbacks();
         client = new cuObjClient(ops);
@@ -48,7 +48,7 @@ struct Fixture {
         bad_key = token;
         bad_key.replace(26, 8, "00005a5a");
         start = address_of(remote.data());
-        server = new cuObjServer("127.0.0.1", 19100, CUOBJ_PROTO_RDMA_DC_V1);
+        server = new cuObjServer("127.0.0.1", 19100, CUOBJ_PROTO_RDMA_DC_V1, tunables);
         CHECK(server->isConnected());
         buffer = server->registerBuffer(local.data(), kWindow);
     }
@@ -158,7 +158,9 @@ void failure_in_the_middle(const char* path) {
 }
 
 void bounded_depth() {
-    Fixture f("auto");
+    cuObjRDMATunable tunables;
+    tunables.setCqDepth(256);
+    Fixture f("auto", tunables);
     uint16_t channel = f.server->allocateChannelId();
     for (size_t i = 0; i < 256; i++) CHECK_EQ(f.put(channel, i, i + 1, f.token), 0);
     CHECK_EQ(f.put(channel, 0, 257, f.token), -EIO);
