@@ -10,6 +10,7 @@ mod driven;
 pub mod engine;
 pub mod error;
 mod lane;
+mod pace;
 mod pieces;
 mod pool;
 mod pull;

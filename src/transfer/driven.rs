@@ -1,9 +1,10 @@
 //! A channel with the operations that a lane has given to it.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::TransferError;
+use super::pace::Pace;
 use super::request::{Pending, Request};
 use super::transport::{Channel, Completion, Rejected};
 use crate::rdma;
@@ -15,6 +16,8 @@ pub(super) struct Driven {
     channel: Box<dyn Channel>,
     depth: usize,
     pending: VecDeque<(Instant, Pending)>,
+    /// When an operation last ended here.
+    ended_at: Instant,
     /// Submissions refused since one was accepted.
     pub(super) refusals: u32,
 }
@@ -30,7 +33,14 @@ pub(super) enum Outcome {
 impl Driven {
     pub(super) fn new(number: u64, channel: Box<dyn Channel>, most: usize) -> Self {
         let depth = channel.depth().clamp(1, most);
-        Self { number, channel, depth, pending: VecDeque::with_capacity(depth), refusals: 0 }
+        Self {
+            number,
+            channel,
+            depth,
+            pending: VecDeque::with_capacity(depth),
+            ended_at: Instant::now(),
+            refusals: 0,
+        }
     }
 
     pub(super) fn in_flight(&self) -> usize {
@@ -44,6 +54,19 @@ impl Driven {
     /// When the oldest operation in flight was submitted.
     pub(super) fn oldest(&self) -> Option<Instant> {
         self.pending.front().map(|p| p.0)
+    }
+
+    /// When the operation at the head began, as far as can be told: operations of a channel are
+    /// carried out one after the other.
+    fn began(&self) -> Option<Instant> {
+        self.oldest().map(|submitted| submitted.max(self.ended_at))
+    }
+
+    /// How long the lane may sleep before it polls this channel.
+    pub(super) fn interval(&self, now: Instant, pace: &Pace, longest: Duration) -> Option<Duration> {
+        let age = now.saturating_duration_since(self.began()?);
+        let length = self.pending.front()?.1.length;
+        Some(pace.interval(length, age, longest))
     }
 
     /// Submits; a refused request comes back with the reason.
@@ -77,8 +100,18 @@ impl Driven {
         &mut self,
         scratch: &mut Vec<Completion>,
         outcomes: &mut Vec<Outcome>,
+        pace: &mut Pace,
     ) -> rdma::Result<()> {
         let result = self.channel.poll(scratch);
+        if let ([first], Some(began)) = (&scratch[..], self.began())
+            && first.status.is_success()
+            && let Some((_, pending)) = self.pending.front()
+        {
+            pace.learn(pending.length, began.elapsed());
+        }
+        if !scratch.is_empty() {
+            self.ended_at = Instant::now();
+        }
         for completion in scratch.drain(..) {
             let Some(at) = self.pending.iter().position(|p| p.1.ticket == completion.ticket) else {
                 tracing::error!(

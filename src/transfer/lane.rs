@@ -1,9 +1,8 @@
 //! A lane: one thread that drives some channels of one endpoint.
 //!
 //! Requests come through an inbox. The lane submits them to its least busy channel, polls while
-//! anything is in flight, and answers each request. Idle, it sleeps until a request comes; busy,
-//! it polls in a short spin and then at intervals that grow with the time since it last saw
-//! progress, so that a completion is late by a fraction of its own duration only.
+//! anything is in flight, and answers each request. Idle, it sleeps until a request comes; busy, it
+//! polls in a short spin and then at intervals that fit the operations (see [`Pace`]).
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,14 +11,13 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use super::driven::{Driven, Outcome};
+use super::pace::{MIN_INTERVAL, Pace};
 use super::request::Request;
 use super::router::{Port, Router};
 use super::transport::{Channel, Completion, Direction};
 use super::{EngineConfig, TransferError};
 use crate::rdma::{self, Errno, WcStatus};
 
-/// Shortest sleep between polls.
-const MIN_POLL_INTERVAL: Duration = Duration::from_micros(10);
 /// How often a condemned channel is looked at, and deadlines are checked by a lane that sleeps.
 const CONDEMNED_INTERVAL: Duration = Duration::from_millis(20);
 /// Refusals in a row after which a channel is replaced.
@@ -120,6 +118,7 @@ pub(super) struct Lane {
     again: VecDeque<Request>,
     completions: Vec<Completion>,
     outcomes: Vec<Outcome>,
+    pace: Pace,
     next_number: u64,
     next_ticket: u64,
     reopen_at: Option<Instant>,
@@ -148,6 +147,7 @@ impl Lane {
             again: VecDeque::new(),
             completions: Vec::new(),
             outcomes: Vec::new(),
+            pace: Pace::default(),
             next_number: 0,
             next_ticket: 0,
             condemned_poll_at: now,
@@ -333,7 +333,7 @@ impl Lane {
                 at += 1;
                 continue;
             }
-            let result = self.channels[at].poll(&mut self.completions, &mut self.outcomes);
+            let result = self.channels[at].poll(&mut self.completions, &mut self.outcomes, &mut self.pace);
             ended |= !self.outcomes.is_empty();
             self.settle();
             match result {
@@ -386,7 +386,7 @@ impl Lane {
         let mut dead = false;
         while driven.in_flight() > 0 && !dead {
             let before = driven.in_flight();
-            dead = driven.poll(&mut self.completions, &mut self.outcomes).is_err();
+            dead = driven.poll(&mut self.completions, &mut self.outcomes, &mut self.pace).is_err();
             self.settle();
             if driven.in_flight() == before {
                 break;
@@ -465,7 +465,7 @@ impl Lane {
     fn poll_condemned(&mut self) {
         let mut kept = Vec::new();
         for mut driven in std::mem::take(&mut self.condemned) {
-            let result = driven.poll(&mut self.completions, &mut self.outcomes);
+            let result = driven.poll(&mut self.completions, &mut self.outcomes, &mut self.pace);
             self.settle();
             match result {
                 Ok(()) if driven.in_flight() > 0 => kept.push(driven),
@@ -495,15 +495,14 @@ impl Lane {
 
     /// Waits for a request, for the next poll, or for the next maintenance.
     fn pause(&mut self, now: Instant, moved_at: Instant) {
-        let in_flight = self.channels.iter().any(|c| c.in_flight() > 0);
-        let since = now.saturating_duration_since(moved_at);
-        if in_flight && since < self.config.spin {
+        let longest = self.config.max_poll_interval;
+        let next_poll = self.channels.iter().filter_map(|c| c.interval(now, &self.pace, longest)).min();
+        if next_poll.is_some() && now.saturating_duration_since(moved_at) < self.config.spin {
             std::hint::spin_loop();
             return;
         }
-        let mut limit = in_flight
-            .then(|| (since / 4).max(MIN_POLL_INTERVAL).min(self.config.max_poll_interval))
-            .or(self.reopen_at.map(|at| at.saturating_duration_since(now).max(MIN_POLL_INTERVAL)));
+        let mut limit =
+            next_poll.or(self.reopen_at.map(|at| at.saturating_duration_since(now).max(MIN_INTERVAL)));
         if !self.condemned.is_empty() {
             limit = Some(limit.unwrap_or(CONDEMNED_INTERVAL).min(CONDEMNED_INTERVAL));
         }
