@@ -13,7 +13,7 @@ const FIELDS: [(&str, usize); 7] =
     [("address", 16), ("size", 8), ("rkey", 8), ("LID", 4), ("DCT number", 6), ("GID flag", 1), ("GID", 32)];
 
 /// A parsed descriptor. [`Display`](fmt::Display) gives the wire form back, in lower case.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Descriptor {
     /// First byte of the window in the client's address space.
     pub address: u64,
@@ -222,5 +222,234 @@ impl Window {
             return Err(DescriptorError::OutOfWindow { start, length, base: self.base, size: self.size });
         }
         Ok(Window { base: start, size: length })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use test_case::test_case;
+
+    const EXAMPLE: &str = "0102030405060708:01020304:01020304:0102:010203:1:0102030405060708090a0b0c0d0e0f10";
+
+    fn example() -> Descriptor {
+        Descriptor {
+            address: 0x0102_0304_0506_0708,
+            size: 0x0102_0304,
+            rkey: 0x0102_0304,
+            lid: 0x0102,
+            dct: 0x01_0203,
+            has_gid: true,
+            gid: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16],
+        }
+    }
+
+    /// The example with the bytes from `at` on replaced.
+    fn with(at: usize, text: &str) -> String {
+        format!("{}{text}{}", &EXAMPLE[..at], &EXAMPLE[at + text.len()..])
+    }
+
+    #[test]
+    fn the_example_is_read_and_written() {
+        assert_eq!(EXAMPLE.len(), DESCRIPTOR_LEN);
+        assert_eq!(Descriptor::parse(EXAMPLE), Ok(example()));
+        assert_eq!(example().to_string(), EXAMPLE);
+        assert_eq!(Descriptor::parse(&EXAMPLE.to_uppercase()), Ok(example()));
+    }
+
+    #[test_case(0, "0102030405060708 " => "address"; "separator missing")]
+    #[test_case(0, "g" => "address"; "no digit")]
+    #[test_case(0, "+" => "address"; "a sign")]
+    #[test_case(0, " " => "address"; "a space")]
+    #[test_case(0, "0x" => "address"; "a prefix")]
+    #[test_case(0, "-1" => "address"; "a minus")]
+    #[test_case(16, "0" => "address"; "first colon")]
+    #[test_case(17, "0102:304" => "size"; "colon too early")]
+    #[test_case(25, ";" => "size"; "other separator")]
+    #[test_case(26, "0102030z" => "rkey"; "rkey digit")]
+    #[test_case(35, "_102" => "LID"; "underscore")]
+    #[test_case(40, "01020\n" => "DCT number"; "line end")]
+    #[test_case(48, "," => "GID flag"; "colon behind the flag")]
+    #[test_case(49, "zz" => "GID"; "first of the GID")]
+    #[test_case(80, "\0" => "GID"; "last of the GID")]
+    fn a_wrong_field_is_named(at: usize, text: &str) -> &'static str {
+        match Descriptor::parse(&with(at, text)) {
+            Err(DescriptorError::Field { name, index, width }) => {
+                assert_eq!(FIELDS[index - 1], (name, width));
+                name
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn flags_lengths_and_ends_of_the_address_space() {
+        for flag in ["2", "f", "9"] {
+            assert_eq!(Descriptor::parse(&with(47, flag)), Err(DescriptorError::GidFlag));
+        }
+        assert!(!Descriptor::parse(&with(47, "0")).unwrap().has_gid);
+        for text in ["", "0", &EXAMPLE[..80], &format!("{EXAMPLE}0"), &EXAMPLE[1..]] {
+            assert_eq!(Descriptor::parse(text), Err(DescriptorError::Length(text.len())));
+        }
+        assert_eq!(Descriptor::parse(&with(0, "ffffffffffffffff")), Err(DescriptorError::Overflow));
+        // The last byte of the window may be the last of the address space but one.
+        let end = with(0, &format!("{:016x}", u64::MAX - 0x0102_0304));
+        assert!(Descriptor::parse(&end).is_ok());
+        let end = with(0, &format!("{:016x}", u64::MAX - 0x0102_0303));
+        assert_eq!(Descriptor::parse(&end), Err(DescriptorError::Overflow));
+    }
+
+    #[test]
+    fn letters_of_several_bytes_are_no_digits_and_no_panic() {
+        // 81 bytes, with characters across the fields' borders.
+        for at in 0..DESCRIPTOR_LEN - 1 {
+            assert!(Descriptor::parse(&with(at, "é")).is_err());
+        }
+        let across = format!("{}é{}", &EXAMPLE[..80], ":1:1");
+        assert!(Descriptor::parse_with_suffix(&across).is_err());
+    }
+
+    #[test]
+    fn error_texts_do_not_repeat_the_token() {
+        for text in [with(26, "0102030z"), with(47, "7"), with(0, "ffffffffffffffff"), format!("{EXAMPLE}:x")]
+        {
+            let shown = Descriptor::parse_with_suffix(&text).unwrap_err().to_string();
+            assert!(!shown.contains("01020"), "{shown}");
+        }
+    }
+
+    const BASE: u64 = 0x0102_0304_0506_0708;
+
+    #[test_case("" => Ok(Window { base: BASE, size: 0x0102_0304 }); "none")]
+    #[test_case(":0102030405060708:01020304" => Ok(Window { base: BASE, size: 0x0102_0304 }); "the same")]
+    #[test_case(":0102030405060709:10" => Ok(Window { base: BASE + 1, size: 16 }); "narrower")]
+    #[test_case(":102030405060708:A" => Ok(Window { base: BASE, size: 10 }); "any width and case")]
+    #[test_case(":0102030405060708:0" => Ok(Window { base: BASE, size: 0 }); "nothing")]
+    #[test_case(":0102030405060708" => Err(DescriptorError::Suffix); "one field")]
+    #[test_case(":0102030405060708:" => Err(DescriptorError::Suffix); "empty size")]
+    #[test_case(":" => Err(DescriptorError::Suffix); "empty")]
+    #[test_case("::" => Err(DescriptorError::Suffix); "two empty")]
+    #[test_case(":0102030405060708:1:1" => Err(DescriptorError::Suffix); "three fields")]
+    #[test_case(":0102030405060708:1:" => Err(DescriptorError::Suffix); "a colon at the end")]
+    #[test_case(":00102030405060708:1" => Err(DescriptorError::Suffix); "17 digits")]
+    #[test_case(":0x2:1" => Err(DescriptorError::Suffix); "a prefix")]
+    #[test_case("0:1:1" => Err(DescriptorError::Length(86)); "no colon")]
+    fn suffixes(suffix: &str) -> std::result::Result<Window, DescriptorError> {
+        let (descriptor, window) = Descriptor::parse_with_suffix(&format!("{EXAMPLE}{suffix}"))?;
+        assert_eq!(descriptor, example(), "the descriptor itself is unchanged");
+        Ok(window)
+    }
+
+    #[test_case(BASE - 1, 1; "below")]
+    #[test_case(BASE + 0x0102_0304, 1; "behind")]
+    #[test_case(BASE, 0x0102_0305; "too long")]
+    #[test_case(BASE + 1, u64::MAX; "wrapping")]
+    #[test_case(u64::MAX, 1; "the end of the address space")]
+    fn a_suffix_outside_the_window_is_refused(start: u64, length: u64) {
+        let text = format!("{EXAMPLE}:{start:x}:{length:x}");
+        let refused = Descriptor::parse_with_suffix(&text).unwrap_err();
+        assert_eq!(refused, DescriptorError::OutOfWindow { start, length, base: BASE, size: 0x0102_0304 });
+    }
+
+    #[test]
+    fn peers_are_read_from_gids() {
+        let peer = |gid: [u8; 16], has_gid| Descriptor { gid, has_gid, ..example() }.peer();
+        for address in ["10.0.0.1", "fe80::1", "2001:db8::7"] {
+            let address: IpAddr = address.parse().unwrap();
+            assert_eq!(peer(Descriptor::gid_of(address), true), Some(address));
+            assert_eq!(peer(Descriptor::gid_of(address), false), None);
+        }
+        assert_eq!(peer([0; 16], true), None);
+    }
+
+    #[test]
+    fn debug_shows_nothing_that_opens_memory() {
+        let descriptor = Descriptor { gid: Descriptor::gid_of("10.0.0.1".parse().unwrap()), ..example() };
+        let shown = format!("{descriptor:?}");
+        assert!(shown.contains("10.0.0.1"), "{shown}");
+        for secret in ["72623859790382856", "0102030405060708", "66051", "rkey", "dct"] {
+            assert!(!shown.contains(secret), "{shown}");
+        }
+    }
+
+    fn any_descriptor() -> impl Strategy<Value = Descriptor> {
+        (
+            any::<u64>(),
+            any::<u32>(),
+            any::<u32>(),
+            any::<u16>(),
+            0u32..1 << 24,
+            any::<bool>(),
+            any::<[u8; 16]>(),
+        )
+            .prop_map(|(address, size, rkey, lid, dct, has_gid, gid)| Descriptor {
+                address: address.min(u64::MAX - u64::from(size)),
+                size,
+                rkey,
+                lid,
+                dct,
+                has_gid,
+                gid,
+            })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_back(descriptor in any_descriptor()) {
+            let text = descriptor.to_string();
+            prop_assert_eq!(text.len(), DESCRIPTOR_LEN);
+            prop_assert_eq!(Descriptor::parse(&text), Ok(descriptor));
+            prop_assert_eq!(Descriptor::parse(&text.to_uppercase()), Ok(descriptor));
+            prop_assert_eq!(Descriptor::parse_with_suffix(&text), Ok((descriptor, descriptor.window())));
+        }
+
+        /// Whatever is accepted is written back as it came, but for the case of its letters.
+        #[test]
+        fn a_changed_character_is_refused_or_changes_the_value(
+            descriptor in any_descriptor(),
+            at in 0..DESCRIPTOR_LEN,
+            byte in 0u8..128,
+        ) {
+            let mut bytes = descriptor.to_string().into_bytes();
+            bytes[at] = byte;
+            let text = String::from_utf8(bytes).unwrap();
+            if let Ok(read) = Descriptor::parse(&text) {
+                prop_assert_eq!(read.to_string(), text.to_lowercase());
+            }
+        }
+
+        #[test]
+        fn no_text_is_a_panic(text in "\\PC{0,120}") {
+            let _ = Descriptor::parse(&text);
+            let _ = Descriptor::parse_with_suffix(&text);
+        }
+
+        #[test]
+        fn no_suffix_is_a_panic(descriptor in any_descriptor(), suffix in "[:0-9a-fA-Fxé]{0,40}") {
+            if let Ok((read, window)) = Descriptor::parse_with_suffix(&format!("{descriptor}{suffix}")) {
+                prop_assert_eq!(read, descriptor);
+                prop_assert!(window.base >= descriptor.address);
+                prop_assert!(window.base + window.size <= descriptor.address + u64::from(descriptor.size));
+            }
+        }
+
+        /// Against arithmetic that cannot overflow.
+        #[test]
+        fn a_range_is_inside_exactly_when_all_its_bytes_are(
+            base in any::<u64>(),
+            size in any::<u64>(),
+            start in any::<u64>(),
+            length in any::<u64>(),
+        ) {
+            let window = Window { base, size };
+            let inside = u128::from(start) >= u128::from(base)
+                && u128::from(start) + u128::from(length) <= u128::from(base) + u128::from(size);
+            prop_assert_eq!(window.narrow(start, length).is_ok(), inside);
+            // And from inside, which random numbers seldom are.
+            let (start, length) = (base.saturating_add(start % size.max(1)), length % size.max(1));
+            let inside = u128::from(start) + u128::from(length) <= u128::from(base) + u128::from(size);
+            prop_assert_eq!(window.narrow(start, length).is_ok(), inside);
+        }
     }
 }

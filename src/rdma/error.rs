@@ -23,6 +23,14 @@ impl fmt::Debug for Errno {
     }
 }
 
+impl Errno {
+    /// The number behind a negative return value of the library.
+    #[cfg(any(feature = "server", feature = "client"))]
+    pub(crate) fn of(code: i64) -> Self {
+        Self(i32::try_from(code.unsigned_abs()).unwrap_or(i32::MAX))
+    }
+}
+
 /// Failure of an operation of the safe layer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -96,6 +104,38 @@ pub enum Error {
         operation: &'static str,
         /// What is wrong with which argument, and the bound.
         what: String,
+    },
+    /// The library answered that it will not, without a code that says more.
+    #[error("{operation} was refused: {reason}")]
+    Refused {
+        /// The function of the class.
+        operation: &'static str,
+        /// The shim's text.
+        reason: String,
+    },
+    /// The library threw a C++ exception; the shim caught it.
+    #[error("{operation} threw: {what}")]
+    Exception {
+        /// The function of the class.
+        operation: &'static str,
+        /// The exception's text.
+        what: String,
+    },
+    /// The library in this binary has no such function.
+    #[error("{operation} is not supported: {what}")]
+    Unsupported {
+        /// The function asked for.
+        operation: &'static str,
+        /// The shim's text.
+        what: String,
+    },
+    /// A thread for the library could not be started.
+    #[error("cannot start a thread for {operation}: {source}")]
+    Thread {
+        /// What it was for.
+        operation: &'static str,
+        /// The cause.
+        source: std::io::Error,
     },
     /// A callback given to the client panicked or returned an error.
     #[error("{operation}: {message}")]

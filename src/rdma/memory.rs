@@ -26,6 +26,8 @@ pub enum HugePages {
 pub struct HostMemory {
     start: NonNull<u8>,
     len: usize,
+    /// What was mapped: `len` in whole pages of the kind in use.
+    mapped: usize,
 }
 
 // SAFETY: the mapping belongs to this value alone and stays mapped until it drops; the pointer is
@@ -35,23 +37,30 @@ unsafe impl Send for HostMemory {}
 unsafe impl Sync for HostMemory {}
 
 impl HostMemory {
-    /// Maps `len` bytes (rounded up to whole pages by the kernel).
+    /// Maps `len` bytes, in whole pages.
     ///
     /// # Errors
-    /// [`Error::Allocate`] when the kernel refuses, or when `len` is 0.
+    /// [`Error::Allocate`] when the kernel refuses (with [`HugePages::Require`]: when its pool,
+    /// `vm.nr_hugepages`, has too few), or when `len` is 0.
     pub fn allocate(len: usize, huge: HugePages) -> Result<Self> {
         let failed = |source| Error::Allocate { bytes: len, source };
         if len == 0 {
             return Err(failed(std::io::Error::from_raw_os_error(libc::EINVAL)));
         }
         let mut flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let mut page = 4096;
         if huge == HugePages::Require {
             flags |= libc::MAP_HUGETLB;
+            page = huge_page_bytes();
         }
+        // Whole pages, because munmap of huge pages takes nothing else (mmap(2), "Huge page mappings").
+        let mapped = len
+            .checked_next_multiple_of(page)
+            .ok_or_else(|| failed(std::io::Error::from_raw_os_error(libc::ENOMEM)))?;
         // SAFETY: an anonymous private mapping at an address of the kernel's choice touches no
         // existing memory.
         let start = unsafe {
-            libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+            libc::mmap(std::ptr::null_mut(), mapped, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
         };
         if start == libc::MAP_FAILED {
             return Err(failed(std::io::Error::last_os_error()));
@@ -59,10 +68,10 @@ impl HostMemory {
         if huge == HugePages::Advise {
             // SAFETY: the range is the mapping just made; the advice changes no content, and its
             // failure only means ordinary pages.
-            unsafe { libc::madvise(start, len, libc::MADV_HUGEPAGE) };
+            unsafe { libc::madvise(start, mapped, libc::MADV_HUGEPAGE) };
         }
         let start = NonNull::new(start.cast()).ok_or_else(|| failed(std::io::Error::last_os_error()))?;
-        Ok(Self { start, len })
+        Ok(Self { start, len, mapped })
     }
 
     /// Size in bytes.
@@ -78,6 +87,12 @@ impl HostMemory {
     /// Address of the first byte, for registration.
     pub fn as_ptr(&self) -> *mut u8 {
         self.start.as_ptr()
+    }
+
+    /// Makes one lease of all of the memory.
+    pub fn into_whole(self) -> Lease {
+        let range = 0..self.len;
+        Lease { memory: Arc::new(self), range }
     }
 
     /// Takes the memory apart into leases of `chunk` bytes each; a shorter rest stays unused.
@@ -103,13 +118,22 @@ impl HostMemory {
 
 impl Drop for HostMemory {
     fn drop(&mut self) {
-        // SAFETY: `start` and `len` are those of the mapping made in `allocate`, and nothing else
+        // SAFETY: `start` and `mapped` are those of the mapping made in `allocate`, and nothing else
         // unmaps it.
-        let rc = unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+        let rc = unsafe { libc::munmap(self.start.as_ptr().cast(), self.mapped) };
         if rc != 0 {
             tracing::warn!(bytes = self.len, error = %std::io::Error::last_os_error(), "munmap failed");
         }
     }
+}
+
+/// Size of the kernel's default huge page, 2 MiB where it does not say.
+fn huge_page_bytes() -> usize {
+    let kib = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("Hugepagesize:"))?;
+        line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()
+    });
+    kib.filter(|kib| kib.is_power_of_two()).unwrap_or(2048) * 1024
 }
 
 impl fmt::Debug for HostMemory {
@@ -131,6 +155,12 @@ impl Lease {
     /// Offset of the lease in its memory, in bytes.
     pub fn offset(&self) -> usize {
         self.range.start
+    }
+
+    /// Address of the first byte. Valid as long as the lease's memory.
+    #[cfg(feature = "server")]
+    pub(crate) fn as_ptr(&self) -> *mut u8 {
+        self.memory.as_ptr().wrapping_add(self.range.start)
     }
 
     /// The memory the lease is part of.
@@ -162,5 +192,70 @@ impl DerefMut for Lease {
 impl fmt::Debug for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Lease").field(&self.range).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_zeroed_aligned_and_as_long_as_asked() {
+        for len in [1, 4095, 4096, 4097, 3 << 20] {
+            let memory = HostMemory::allocate(len, HugePages::Advise).unwrap();
+            assert_eq!((memory.len(), memory.as_ptr() as usize % 4096), (len, 0));
+            let (_, leases) = memory.into_leases(len).unwrap();
+            assert!(leases[0].iter().all(|byte| *byte == 0));
+        }
+    }
+
+    #[test]
+    fn impossible_sizes_are_refused() {
+        assert!(matches!(HostMemory::allocate(0, HugePages::Off), Err(Error::Allocate { bytes: 0, .. })));
+        for len in [usize::MAX, usize::MAX - 4095, isize::MAX as usize] {
+            assert!(matches!(HostMemory::allocate(len, HugePages::Off), Err(Error::Allocate { .. })));
+        }
+    }
+
+    #[test]
+    fn required_huge_pages_are_given_or_refused_and_then_given_back() {
+        // Whether the machine has any is not this test's business; that a mapping of an odd size is
+        // unmapped whole is.
+        match HostMemory::allocate(1, HugePages::Require) {
+            Ok(memory) => assert_eq!(memory.mapped, huge_page_bytes()),
+            Err(error) => assert!(matches!(error, Error::Allocate { bytes: 1, .. })),
+        }
+        assert!(huge_page_bytes().is_power_of_two());
+    }
+
+    #[test]
+    fn leases_cover_disjoint_ranges_and_leave_the_rest() {
+        let memory = HostMemory::allocate(10_000, HugePages::Off).unwrap();
+        let (memory, mut leases) = memory.into_leases(4096).unwrap();
+        assert_eq!(leases.iter().map(Lease::offset).collect::<Vec<_>>(), [0, 4096]);
+        leases[0].fill(1);
+        leases[1].fill(2);
+        assert!(leases[0].iter().all(|byte| *byte == 1));
+        assert_eq!(leases[1].as_ref().as_ptr() as usize, memory.as_ptr() as usize + 4096);
+    }
+
+    #[test]
+    fn a_chunk_must_fit() {
+        for chunk in [0, 4097] {
+            let memory = HostMemory::allocate(4096, HugePages::Off).unwrap();
+            assert!(matches!(memory.into_leases(chunk), Err(Error::Invalid { .. })));
+        }
+    }
+
+    #[test]
+    fn a_lease_keeps_its_memory_mapped() {
+        let (memory, mut leases) =
+            HostMemory::allocate(4096, HugePages::Off).unwrap().into_leases(4096).unwrap();
+        let weak = Arc::downgrade(&memory);
+        drop(memory);
+        leases[0][4095] = 7;
+        assert_eq!(leases[0][4095], 7);
+        leases.clear();
+        assert!(weak.upgrade().is_none());
     }
 }

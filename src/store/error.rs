@@ -90,6 +90,27 @@ pub enum Error {
     /// `AccessDenied`: the store is read-only, or an object lock holds.
     #[error("{0}")]
     Denied(String),
+    /// `IncompleteBody`: fewer bytes were written than the object is to have.
+    #[error("the body of {key:?} ended after {received} of {expected} bytes")]
+    IncompleteBody {
+        /// The key.
+        key: String,
+        /// Bytes announced.
+        expected: u64,
+        /// Bytes received.
+        received: u64,
+    },
+    /// `InvalidRequest`: a copy onto itself that changes nothing.
+    #[error("copying {0:?} onto itself changes nothing; replace its metadata, tags or storage class")]
+    CopyToItself(String),
+    /// The disk, or a quota, is full.
+    #[error("no space left for {path:?}: {reason}")]
+    NoSpace {
+        /// What was to be stored, relative to the root.
+        path: String,
+        /// Whether disk or quota.
+        reason: &'static str,
+    },
     /// `NotImplemented`.
     #[error("{0} is not implemented")]
     NotImplemented(&'static str),
@@ -103,4 +124,30 @@ pub enum Error {
         /// The cause.
         source: io::Error,
     },
+}
+
+impl Error {
+    /// What the file system said about `path`, as S3 tells it apart where it does.
+    pub(crate) fn fs(operation: &'static str, path: &str, error: rustix::io::Errno) -> Self {
+        use rustix::io::Errno;
+        let path = path.to_owned();
+        match error {
+            Errno::NOSPC => Self::NoSpace { path, reason: "the file system is full" },
+            Errno::DQUOT => Self::NoSpace { path, reason: "the quota of its owner or directory is used up" },
+            Errno::ROFS => Self::Denied(format!("{path:?}: the file system is mounted read-only")),
+            Errno::ACCESS | Errno::PERM => Self::Denied(format!(
+                "{path:?}: the file system does not let the gateway's user {operation} it"
+            )),
+            Errno::NAMETOOLONG => Self::KeyTooLong(path.len()),
+            error => Self::Io { operation, path, source: error.into() },
+        }
+    }
+
+    /// As [`fs`](Self::fs), for errors of the standard library.
+    pub(crate) fn io(operation: &'static str, path: &str, error: io::Error) -> Self {
+        match rustix::io::Errno::from_io_error(&error) {
+            Some(errno) => Self::fs(operation, path, errno),
+            None => Self::Io { operation, path: path.to_owned(), source: error },
+        }
+    }
 }

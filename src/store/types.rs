@@ -1,6 +1,7 @@
 //! The object model: what the store takes and gives.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
@@ -26,14 +27,41 @@ pub enum EtagMode {
     Checksum,
 }
 
+/// Who else writes to the directory, and so how far the per-key locks must reach.
+///
+/// Every publication, conditional or not, holds its key's lock for the moment of check and rename.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum LockMode {
+    /// `flock` on files below `.sgwtmp/locks`: gateways on several machines may share the
+    /// directory. Refused at start where the mount options say that `flock` stays on one node
+    /// (Lustre `localflock`, NFS `local_lock`), since conditional writes would then not hold.
+    #[default]
+    Shared,
+    /// As `Shared`, but only gateways of this machine write there: a node-local `flock` will do.
+    Node,
+    /// Locks inside this process only: no other gateway writes there.
+    Process,
+}
+
+/// The ETag of files that were not put through a gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum ForeignEtag {
+    /// Made of inode number, size and modification time; costs nothing, changes with the file.
+    #[default]
+    Inode,
+    /// The MD5 of the content, computed at the first GET or HEAD and kept with the file until it
+    /// changes. Listings show the `Inode` form until then.
+    Md5,
+}
+
 /// Settings of a store.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
     /// See [`Durability`].
     pub durability: Durability,
-    /// Permission bits of directories the store makes.
+    /// Permission bits of directories the store makes, before the umask.
     pub dir_mode: u32,
-    /// Permission bits of object files.
+    /// Permission bits of object files, before the umask.
     pub file_mode: u32,
     /// Owner and group given to files and directories, when set.
     pub chown_uid: Option<u32>,
@@ -55,6 +83,10 @@ pub struct StoreOptions {
     pub sweep_after: Duration,
     /// Refuse every write.
     pub read_only: bool,
+    /// See [`LockMode`].
+    pub lock_mode: LockMode,
+    /// See [`ForeignEtag`].
+    pub foreign_etag: ForeignEtag,
 }
 
 impl Default for StoreOptions {
@@ -73,6 +105,8 @@ impl Default for StoreOptions {
             relaxed_bucket_names: false,
             sweep_after: Duration::from_secs(24 * 3600),
             read_only: false,
+            lock_mode: LockMode::Shared,
+            foreign_etag: ForeignEtag::Inode,
         }
     }
 }
@@ -158,11 +192,40 @@ pub struct ObjectInfo {
     pub attributes: ObjectAttributes,
 }
 
+impl ObjectInfo {
+    /// The bytes of part `number` (from 1); an object put in one piece has part 1 only.
+    pub fn part(&self, number: u32) -> Option<Range<u64>> {
+        let index = usize::try_from(number).ok()?.checked_sub(1)?;
+        let ends = &self.attributes.part_ends;
+        if ends.is_empty() {
+            return (index == 0).then_some(0..self.size);
+        }
+        let start = if index == 0 { 0 } else { *ends.get(index - 1)? };
+        Some(start..*ends.get(index)?)
+    }
+
+    /// How many parts it was uploaded in; none when it was put in one piece.
+    pub fn part_count(&self) -> Option<usize> {
+        Some(self.attributes.part_ends.len()).filter(|count| *count > 0)
+    }
+}
+
+/// Room in the file system that holds the root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// All of it, in bytes.
+    pub total_bytes: u64,
+    /// What the gateway's user can still fill, in bytes.
+    pub available_bytes: u64,
+}
+
 /// Conditions of a write (`If-Match`, `If-None-Match`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteConditions {
     /// `If-None-Match: *`: the key must not exist.
     pub if_none_match_any: bool,
+    /// `If-None-Match: "etag"` without quotes: the key must not hold that object.
+    pub if_none_match: Option<String>,
     /// `If-Match: "etag"` without quotes, or `*`.
     pub if_match: Option<String>,
     /// Conditions of DeleteObject: expected size.
@@ -221,6 +284,8 @@ pub struct ListedObject {
     pub etag: String,
     /// Checksum algorithm stored, when there is one.
     pub checksum_algorithm: Option<String>,
+    /// Type of the stored checksum, when there is one.
+    pub checksum_type: Option<ChecksumType>,
 }
 
 /// A page of objects and common prefixes, each in byte order.
@@ -315,4 +380,106 @@ pub struct UploadPage {
     pub common_prefixes: Vec<String>,
     /// Key and upload id markers of the next page.
     pub next: Option<(String, String)>,
+}
+
+/// Whether a bucket keeps older versions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Versioning {
+    /// Never switched on, or the store has no versioning directory.
+    #[default]
+    Off,
+    /// Every write makes a version with its own id.
+    Enabled,
+    /// Writes replace the `null` version; older ones stay.
+    Suspended,
+}
+
+/// What to delete, and when not to.
+#[derive(Clone, Debug, Default)]
+pub struct DeleteRequest {
+    /// A version id, or `null`; without it the current version (or a marker is made).
+    pub version: Option<String>,
+    /// Conditions on what is there.
+    pub conditions: WriteConditions,
+    /// Whether a retention in GOVERNANCE mode may be overridden (the caller has checked the right).
+    pub bypass_governance: bool,
+}
+
+/// A page of versions.
+#[derive(Clone, Debug, Default)]
+pub struct ListVersionsRequest {
+    /// Only keys that start with it.
+    pub prefix: String,
+    /// As in [`ListRequest`].
+    pub delimiter: Option<String>,
+    /// Only keys (and common prefixes) after this one; with `version_marker`, its later versions too.
+    pub key_marker: Option<String>,
+    /// Only versions of the key `key_marker` that come after this one.
+    pub version_marker: Option<String>,
+    /// Most entries on the page.
+    pub max_keys: usize,
+}
+
+/// One version or delete marker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedVersion {
+    /// The key.
+    pub key: String,
+    /// A 26-character id, or `null`.
+    pub version_id: String,
+    /// Whether it is the current version.
+    pub is_latest: bool,
+    /// Whether it is a delete marker (then size and ETag mean nothing).
+    pub delete_marker: bool,
+    /// Size in bytes.
+    pub size: u64,
+    /// Last modification.
+    pub modified: SystemTime,
+    /// ETag without quotes.
+    pub etag: String,
+    /// Checksum algorithm stored, when there is one.
+    pub checksum_algorithm: Option<String>,
+    /// Type of the stored checksum, when there is one.
+    pub checksum_type: Option<ChecksumType>,
+}
+
+/// A page of versions, by key and then from the newest to the oldest.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VersionPage {
+    /// Versions and delete markers.
+    pub versions: Vec<ListedVersion>,
+    /// Common prefixes.
+    pub common_prefixes: Vec<String>,
+    /// Key and version id markers of the next page; the id is empty after a common prefix.
+    pub next: Option<(String, String)>,
+}
+
+/// CopyObject, beside source and target.
+#[derive(Clone, Debug, Default)]
+pub struct CopyRequest {
+    /// Conditions on the target.
+    pub conditions: WriteConditions,
+    /// `x-amz-metadata-directive: REPLACE` with the new headers and metadata (of this value only
+    /// those are used); without it they are copied.
+    pub replace_metadata: Option<ObjectAttributes>,
+    /// `x-amz-tagging-directive: REPLACE` with the new tags; without it they are copied.
+    pub replace_tags: Option<BTreeMap<String, String>>,
+    /// ETag and checksums of the bytes, when the caller computed new ones; else the source's stay.
+    pub digests: Option<(String, Option<Checksums>)>,
+    /// Retention of the copy: never taken from the source.
+    pub retention: Option<Vec<u8>>,
+    /// Legal hold of the copy: never taken from the source.
+    pub legal_hold: Option<bool>,
+    /// Whether anything else of the request changes the object (encryption, storage class), so that
+    /// copying it onto itself is allowed.
+    pub changes_otherwise: bool,
+}
+
+/// One temporary that a sweep removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Swept {
+    /// Its path below the root.
+    pub path: String,
+    /// How old it was.
+    pub age: Duration,
 }

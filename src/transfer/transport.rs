@@ -1,5 +1,12 @@
 //! The trait between the engine and what carries its operations.
 
+#[cfg(any(test, feature = "mock"))]
+pub mod failing;
+#[cfg(any(test, feature = "mock"))]
+pub mod memory;
+#[cfg(any(test, feature = "mock"))]
+mod remote;
+
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -65,6 +72,9 @@ pub trait Endpoint: Send + Sync + 'static {
 }
 
 /// A queue pair. Used by one thread; may be moved to it.
+///
+/// Dropped with operations in flight, it withholds for good the memory that its device may still
+/// reach.
 pub trait Channel: Send {
     /// Most operations that may be in flight (16 with cuObject: more lose completions).
     fn depth(&self) -> usize;

@@ -1,0 +1,201 @@
+//! Buckets.
+
+use std::collections::BTreeMap;
+
+use s3s::dto::*;
+use s3s::{S3ErrorCode, S3Request, S3Response, S3Result};
+
+use crate::gateway::account::Role;
+use crate::gateway::acl::Acl;
+use crate::gateway::error::s3;
+use crate::gateway::s3::{Extras, ObjectService};
+use crate::store;
+
+/// Most buckets on a page of ListBuckets.
+const PAGE: usize = 10_000;
+
+impl ObjectService {
+    /// Owner and grants of a bucket; root's when none was noted.
+    pub(crate) async fn bucket_acl(&self, bucket: &str) -> S3Result<Acl> {
+        let name = bucket.to_owned();
+        let value = self.on_store(move |store| store.bucket_attribute(&name, "acl")).await?;
+        let mut acl = Acl::parse(value.as_deref())?;
+        if acl.owner.is_empty() {
+            self.accounts.root().clone_into(&mut acl.owner);
+        }
+        Ok(acl)
+    }
+
+    /// Compares `x-amz-expected-bucket-owner` with the owner.
+    ///
+    /// # Errors
+    /// `AccessDenied` when they differ.
+    pub(crate) async fn check_owner(&self, bucket: &str, expected: Option<&str>) -> S3Result<()> {
+        let Some(expected) = expected else { return Ok(()) };
+        if self.bucket_acl(bucket).await?.owner == expected {
+            Ok(())
+        } else {
+            Err(s3(S3ErrorCode::AccessDenied, "the bucket belongs to another account than expected"))
+        }
+    }
+
+    /// The root account as an owner, for listings.
+    pub(crate) fn owner(&self, access: &str) -> Owner {
+        Owner { display_name: Some(access.to_owned()), id: Some(access.to_owned()) }
+    }
+}
+
+pub(crate) async fn list_buckets(
+    service: &ObjectService,
+    req: S3Request<ListBucketsInput>,
+) -> S3Result<S3Response<ListBucketsOutput>> {
+    let account = req.account().cloned();
+    let access = account.as_ref().map_or_else(|| service.accounts.root().to_owned(), |a| a.access.clone());
+    let all = account.as_ref().is_none_or(|a| a.role == Role::Admin);
+    let input = req.input;
+    let most = match input.max_buckets {
+        None => PAGE,
+        Some(n) => usize::try_from(n)
+            .ok()
+            .filter(|n| (1..=PAGE).contains(n))
+            .ok_or_else(|| s3(S3ErrorCode::InvalidArgument, "max-buckets must be from 1 to 10000"))?,
+    };
+    let prefix = input.prefix.clone().unwrap_or_default();
+    let after = input.continuation_token.clone().unwrap_or_default();
+    let who = access.clone();
+    let mut found = service
+        .on_store(move |store| {
+            let mut found = store.list_buckets()?;
+            found.retain(|b| b.name.starts_with(&prefix) && (after.is_empty() || b.name > after));
+            if !all {
+                found.retain(|b| {
+                    store
+                        .bucket_attribute(&b.name, "acl")
+                        .ok()
+                        .and_then(|value| Acl::parse(value.as_deref()).ok())
+                        .is_some_and(|acl| acl.owner == who)
+                });
+            }
+            found.sort_by(|a, b| a.name.cmp(&b.name));
+            Ok(found)
+        })
+        .await?;
+    let more = found.len() > most;
+    found.truncate(most);
+    let continuation_token = found.last().filter(|_| more).map(|b| b.name.clone());
+    let buckets = found
+        .into_iter()
+        .map(|b| Bucket {
+            bucket_region: Some(service.region.clone()),
+            creation_date: Some(b.created.into()),
+            name: Some(b.name),
+        })
+        .collect();
+    Ok(S3Response::new(ListBucketsOutput {
+        buckets: Some(buckets),
+        continuation_token,
+        owner: Some(service.owner(&access)),
+        prefix: input.prefix,
+    }))
+}
+
+pub(crate) async fn create_bucket(
+    service: &ObjectService,
+    req: S3Request<CreateBucketInput>,
+) -> S3Result<S3Response<CreateBucketOutput>> {
+    let owner =
+        req.account().map_or_else(|| service.accounts.root().to_owned(), |account| account.access.clone());
+    let input = req.input;
+    let constraint = input.create_bucket_configuration.and_then(|c| c.location_constraint);
+    if let Some(constraint) = constraint.filter(|c| !c.as_str().is_empty() && c.as_str() != service.region) {
+        return Err(s3(
+            S3ErrorCode::InvalidLocationConstraint,
+            format!(
+                "The specified location constraint {:?} is not valid; this is {:?}",
+                constraint.as_str(),
+                service.region
+            ),
+        ));
+    }
+    let locked = input.object_lock_enabled_for_bucket == Some(true);
+    if locked && !service.store.versioning_available() {
+        return Err(s3(
+            S3ErrorCode::NotImplemented,
+            "object lock needs versions, and this gateway has no --versioning-dir",
+        ));
+    }
+    let grants = [
+        &input.grant_full_control,
+        &input.grant_read,
+        &input.grant_read_acp,
+        &input.grant_write,
+        &input.grant_write_acp,
+    ];
+    if grants.iter().any(|g| g.is_some()) || input.acl.is_some_and(|acl| acl.as_str() != "private") {
+        return Err(s3(S3ErrorCode::NotImplemented, "bucket ACLs other than private are not implemented"));
+    }
+    let mut attributes = BTreeMap::new();
+    attributes.insert("acl".to_owned(), Acl::private(&owner).to_json());
+    let enforced = ObjectOwnership::from_static(ObjectOwnership::BUCKET_OWNER_ENFORCED);
+    let ownership = super::permissions::ownership(input.object_ownership.as_ref().unwrap_or(&enforced))?;
+    attributes.insert("ownership".to_owned(), ownership);
+    if locked {
+        attributes.insert("bucket-lock".to_owned(), super::lock::new_configuration());
+    }
+    let bucket = input.bucket.clone();
+    let location = format!("/{bucket}");
+    let created = service
+        .on_store(move |store| {
+            let created = store.create_bucket(&bucket, &attributes);
+            if locked && created.is_ok() {
+                store.set_versioning(&bucket, store::Versioning::Enabled)?;
+            }
+            Ok(created)
+        })
+        .await?;
+    match created {
+        Ok(()) => Ok(S3Response::new(CreateBucketOutput { location: Some(location) })),
+        Err(store::Error::BucketExists(_)) if service.bucket_acl(&input.bucket).await?.owner != owner => {
+            Err(s3(
+                S3ErrorCode::BucketAlreadyExists,
+                "The requested bucket name is not available, it belongs to another account.",
+            ))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+pub(crate) async fn head_bucket(
+    service: &ObjectService,
+    req: S3Request<HeadBucketInput>,
+) -> S3Result<S3Response<HeadBucketOutput>> {
+    let bucket = req.input.bucket;
+    service.check_owner(&bucket, req.input.expected_bucket_owner.as_deref()).await?;
+    service.on_store(move |store| store.head_bucket(&bucket)).await?;
+    Ok(S3Response::new(HeadBucketOutput {
+        bucket_region: Some(service.region.clone()),
+        ..Default::default()
+    }))
+}
+
+pub(crate) async fn delete_bucket(
+    service: &ObjectService,
+    req: S3Request<DeleteBucketInput>,
+) -> S3Result<S3Response<DeleteBucketOutput>> {
+    let bucket = req.input.bucket;
+    service.check_owner(&bucket, req.input.expected_bucket_owner.as_deref()).await?;
+    service.on_store(move |store| store.delete_bucket(&bucket)).await?;
+    Ok(S3Response::with_status(DeleteBucketOutput {}, http::StatusCode::NO_CONTENT))
+}
+
+pub(crate) async fn get_bucket_location(
+    service: &ObjectService,
+    req: S3Request<GetBucketLocationInput>,
+) -> S3Result<S3Response<GetBucketLocationOutput>> {
+    let bucket = req.input.bucket;
+    service.check_owner(&bucket, req.input.expected_bucket_owner.as_deref()).await?;
+    service.on_store(move |store| store.head_bucket(&bucket)).await?;
+    // S3 says nothing for us-east-1.
+    let constraint = (service.region != "us-east-1").then(|| service.region.clone().into());
+    Ok(S3Response::new(GetBucketLocationOutput { location_constraint: constraint }))
+}

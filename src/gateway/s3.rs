@@ -1,0 +1,115 @@
+//! The S3 operations over the store, as s3s calls them. What is not here answers `NotImplemented`.
+
+use std::sync::Arc;
+
+use s3s::dto::*;
+use s3s::{S3, S3Request, S3Response, S3Result};
+
+use super::account::{Account, Accounts};
+use super::blocking::Blocking;
+use super::metrics::Metrics;
+use super::request::RequestContext;
+use crate::store::{EtagMode, Store};
+use crate::transfer::Engine;
+
+/// Everything the operations need. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct ObjectService {
+    pub(crate) store: Store,
+    pub(crate) blocking: Blocking,
+    pub(crate) engine: Option<Arc<Engine>>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) accounts: Accounts,
+    pub(crate) region: String,
+    pub(crate) etag: EtagMode,
+    /// RDMA writes of at least so many bytes bypass the page cache.
+    pub(crate) direct_io_from: Option<u64>,
+}
+
+impl ObjectService {
+    /// Runs a call of the store on a blocking thread; its error becomes S3's.
+    pub(crate) async fn on_store<T, F>(&self, call: F) -> S3Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Store) -> crate::store::Result<T> + Send + 'static,
+    {
+        let store = self.store.clone();
+        Ok(self.blocking.run(move || call(&store)).await??)
+    }
+}
+
+/// What the layers before left in a request's extensions.
+pub(crate) trait Extras {
+    /// The listener's facts.
+    fn context(&self) -> Option<&Arc<RequestContext>>;
+    /// The caller.
+    fn account(&self) -> Option<&Account>;
+}
+
+impl<T> Extras for S3Request<T> {
+    fn context(&self) -> Option<&Arc<RequestContext>> {
+        RequestContext::of(&self.extensions)
+    }
+
+    fn account(&self) -> Option<&Account> {
+        self.extensions.get()
+    }
+}
+
+/// Passes operations on to the functions of the same name in [`super::ops`].
+macro_rules! operations {
+    ($($name:ident: $input:ident => $output:ident;)*) => {
+        #[async_trait::async_trait]
+        impl S3 for ObjectService {
+            $(async fn $name(&self, req: S3Request<$input>) -> S3Result<S3Response<$output>> {
+                super::ops::$name(self, req).await
+            })*
+        }
+    };
+}
+
+operations! {
+    list_buckets: ListBucketsInput => ListBucketsOutput;
+    create_bucket: CreateBucketInput => CreateBucketOutput;
+    head_bucket: HeadBucketInput => HeadBucketOutput;
+    delete_bucket: DeleteBucketInput => DeleteBucketOutput;
+    get_bucket_location: GetBucketLocationInput => GetBucketLocationOutput;
+    put_object: PutObjectInput => PutObjectOutput;
+    get_object: GetObjectInput => GetObjectOutput;
+    head_object: HeadObjectInput => HeadObjectOutput;
+    delete_object: DeleteObjectInput => DeleteObjectOutput;
+    delete_objects: DeleteObjectsInput => DeleteObjectsOutput;
+    list_objects: ListObjectsInput => ListObjectsOutput;
+    list_objects_v2: ListObjectsV2Input => ListObjectsV2Output;
+    create_multipart_upload: CreateMultipartUploadInput => CreateMultipartUploadOutput;
+    upload_part: UploadPartInput => UploadPartOutput;
+    complete_multipart_upload: CompleteMultipartUploadInput => CompleteMultipartUploadOutput;
+    abort_multipart_upload: AbortMultipartUploadInput => AbortMultipartUploadOutput;
+    list_parts: ListPartsInput => ListPartsOutput;
+    list_multipart_uploads: ListMultipartUploadsInput => ListMultipartUploadsOutput;
+    copy_object: CopyObjectInput => CopyObjectOutput;
+    upload_part_copy: UploadPartCopyInput => UploadPartCopyOutput;
+    get_object_attributes: GetObjectAttributesInput => GetObjectAttributesOutput;
+    get_object_tagging: GetObjectTaggingInput => GetObjectTaggingOutput;
+    put_object_tagging: PutObjectTaggingInput => PutObjectTaggingOutput;
+    delete_object_tagging: DeleteObjectTaggingInput => DeleteObjectTaggingOutput;
+    get_bucket_tagging: GetBucketTaggingInput => GetBucketTaggingOutput;
+    put_bucket_tagging: PutBucketTaggingInput => PutBucketTaggingOutput;
+    delete_bucket_tagging: DeleteBucketTaggingInput => DeleteBucketTaggingOutput;
+    get_bucket_versioning: GetBucketVersioningInput => GetBucketVersioningOutput;
+    put_bucket_versioning: PutBucketVersioningInput => PutBucketVersioningOutput;
+    list_object_versions: ListObjectVersionsInput => ListObjectVersionsOutput;
+    get_object_lock_configuration: GetObjectLockConfigurationInput => GetObjectLockConfigurationOutput;
+    put_object_lock_configuration: PutObjectLockConfigurationInput => PutObjectLockConfigurationOutput;
+    get_object_retention: GetObjectRetentionInput => GetObjectRetentionOutput;
+    put_object_retention: PutObjectRetentionInput => PutObjectRetentionOutput;
+    get_object_legal_hold: GetObjectLegalHoldInput => GetObjectLegalHoldOutput;
+    put_object_legal_hold: PutObjectLegalHoldInput => PutObjectLegalHoldOutput;
+    get_bucket_acl: GetBucketAclInput => GetBucketAclOutput;
+    put_bucket_acl: PutBucketAclInput => PutBucketAclOutput;
+    get_object_acl: GetObjectAclInput => GetObjectAclOutput;
+    put_object_acl: PutObjectAclInput => PutObjectAclOutput;
+    get_bucket_ownership_controls: GetBucketOwnershipControlsInput => GetBucketOwnershipControlsOutput;
+    put_bucket_ownership_controls: PutBucketOwnershipControlsInput => PutBucketOwnershipControlsOutput;
+    delete_bucket_ownership_controls: DeleteBucketOwnershipControlsInput => DeleteBucketOwnershipControlsOutput;
+}

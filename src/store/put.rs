@@ -1,0 +1,294 @@
+//! Objects and parts that are being written.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::FileExt as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rustix::fs::{self as rfs, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::attributes;
+use super::bucket::Bucket;
+use super::commit::{Purpose, check, current_of};
+use super::error::{Error, Result};
+use super::fs::{DIR, Fs, FsOp, Temp, stat};
+use super::inner::Inner;
+use super::key::Key;
+use super::object::Slot;
+use super::read::ObjectReader;
+use super::types::{ObjectAttributes, ObjectInfo, PutRequest, Versioning, WriteConditions};
+
+/// Bodies from this size on get their space reserved.
+const RESERVE_FROM: u64 = 256 << 10;
+
+/// Alignment that `O_DIRECT` works with on all common devices, in bytes.
+pub(crate) const DIRECT_ALIGNMENT: usize = 4096;
+
+/// The data of a file that is being written.
+#[derive(Debug)]
+pub(crate) struct Body {
+    file: Arc<File>,
+    /// The same file for aligned writes past the page cache.
+    direct: Option<File>,
+    fs: Arc<Fs>,
+    label: String,
+    written: AtomicU64,
+    /// Set when nothing may be written any more. Writers hold it for reading.
+    sealed: RwLock<bool>,
+}
+
+impl Body {
+    pub(crate) fn new(fs: &Arc<Fs>, temp: &Temp, label: &str, direct_io: bool) -> Arc<Self> {
+        let file = Arc::clone(temp.file());
+        let direct = direct_io.then(|| reopen_direct(&file, OFlags::WRONLY)).flatten();
+        Arc::new(Self {
+            file,
+            direct,
+            fs: Arc::clone(fs),
+            label: label.to_owned(),
+            written: AtomicU64::new(0),
+            sealed: RwLock::new(false),
+        })
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let sealed = self.sealed.read().unwrap_or_else(PoisonError::into_inner);
+        if *sealed {
+            return Err(io::Error::other(format!(
+                "{} is finished; nothing can be written to it",
+                self.label
+            )));
+        }
+        self.fs.note(FsOp::Write, &self.label)?;
+        match &self.direct {
+            Some(direct) if is_aligned(offset, data.as_ptr().addr(), data.len()) => {
+                match direct.write_all_at(data, offset) {
+                    Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                        self.file.write_all_at(data, offset)?;
+                    }
+                    other => other?,
+                }
+            }
+            _ => self.file.write_all_at(data, offset)?,
+        }
+        self.written.fetch_add(data.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn copy_from(&self, source: &ObjectReader, range: Range<u64>, offset: u64) -> io::Result<()> {
+        let sealed = self.sealed.read().unwrap_or_else(PoisonError::into_inner);
+        if *sealed {
+            return Err(io::Error::other(format!(
+                "{} is finished; nothing can be written to it",
+                self.label
+            )));
+        }
+        let length = range.end.saturating_sub(range.start);
+        self.fs.copy(source.file(), range.start, &self.file, offset, length, &self.label)?;
+        self.written.fetch_add(length, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Ends writing and cuts the file to `size`; refuses when less was written than that.
+    pub(crate) fn finish(&self, size: u64, key: &str, shown: &str) -> Result<()> {
+        let mut sealed = self.sealed.write().unwrap_or_else(PoisonError::into_inner);
+        *sealed = true;
+        let received = self.written.load(Ordering::Relaxed);
+        if received < size {
+            return Err(Error::IncompleteBody { key: key.to_owned(), expected: size, received });
+        }
+        let length = stat(&*self.file).map_err(|error| Error::fs("stat", shown, error))?.st_size;
+        if u64::try_from(length) != Ok(size) {
+            self.file.set_len(size).map_err(|error| Error::io("cut", shown, error))?;
+        }
+        Ok(())
+    }
+}
+
+/// Opens the inode of an open file again for `O_DIRECT`.
+pub(crate) fn reopen_direct(file: &File, access: OFlags) -> Option<File> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    rfs::open(path, access | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty()).ok().map(File::from)
+}
+
+/// Whether offset, address and length suit `O_DIRECT`.
+pub(crate) fn is_aligned(offset: u64, address: usize, length: usize) -> bool {
+    let aligned = |n: u64| n.is_multiple_of(DIRECT_ALIGNMENT as u64);
+    aligned(offset) && aligned(address as u64) && aligned(length as u64)
+}
+
+/// Writes into a pending object or part from anywhere. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct ObjectSink {
+    /// None for a directory object, which takes no data.
+    body: Option<Arc<Body>>,
+}
+
+impl ObjectSink {
+    pub(crate) fn new(body: &Arc<Body>) -> Self {
+        Self { body: Some(Arc::clone(body)) }
+    }
+
+    /// Writes all of `data` at byte `offset`, from any thread; offsets may come in any order.
+    ///
+    /// # Errors
+    /// What the file system says, `StorageFull` and `QuotaExceeded` among it; any error once the
+    /// object has been published.
+    pub fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        match &self.body {
+            Some(body) => body.write_at(offset, data),
+            None if data.is_empty() => Ok(()),
+            None => Err(io::Error::new(io::ErrorKind::InvalidInput, "a directory object holds no data")),
+        }
+    }
+
+    pub(crate) fn copy_from(&self, source: &ObjectReader, range: Range<u64>, offset: u64) -> io::Result<()> {
+        match &self.body {
+            Some(body) => body.copy_from(source, range, offset),
+            None => self.write_at(offset, if range.is_empty() { &[] } else { &[0] }),
+        }
+    }
+
+    /// Ends writing; see [`Body::finish`].
+    pub(crate) fn finish(&self, size: u64, key: &str, shown: &str) -> Result<()> {
+        match &self.body {
+            Some(body) => body.finish(size, key, shown),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A new object that nobody sees yet. Dropped without [`publish`](Self::publish), nothing remains.
+#[derive(Debug)]
+pub struct PendingObject {
+    inner: Arc<Inner>,
+    bucket: Bucket,
+    key: Key,
+    conditions: WriteConditions,
+    sink: ObjectSink,
+    /// None for a directory object.
+    temp: Option<Temp>,
+}
+
+impl PendingObject {
+    /// Writes at an offset, from any thread.
+    ///
+    /// # Errors
+    /// As [`ObjectSink::write_at`]; a directory object takes no data.
+    pub fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.sink.write_at(offset, data)
+    }
+
+    /// A handle that writes to the same file and can outlive this value; after publication it refuses.
+    pub fn sink(&self) -> ObjectSink {
+        self.sink.clone()
+    }
+
+    /// Copies a range of an open object to an offset of this one, in the kernel where it can.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` when the source is shorter; else as [`write_at`](Self::write_at).
+    pub fn copy_from(&self, source: &ObjectReader, range: Range<u64>, offset: u64) -> io::Result<()> {
+        self.sink.copy_from(source, range, offset)
+    }
+
+    /// Sets the attributes, syncs as the durability level says, checks the conditions again, and
+    /// makes the object appear in one step.
+    ///
+    /// # Errors
+    /// [`Error::IncompleteBody`] when fewer than `size` bytes were written,
+    /// [`Error::PreconditionFailed`], [`Error::KeyConflict`], [`Error::Denied`] when the object there is
+    /// locked, [`Error::NoSpace`]. What was there before stays then, and nothing else remains.
+    pub fn publish(self, size: u64, attributes: ObjectAttributes) -> Result<ObjectInfo> {
+        let raw = attributes::encode(&attributes, None);
+        let shown = self.bucket.display(self.key.as_str());
+        match self.temp {
+            Some(temp) => {
+                self.sink.finish(size, self.key.as_str(), &shown)?;
+                self.inner.publish(&self.bucket, &self.key, temp, raw, &self.conditions, Purpose::Object)
+            }
+            None if size > 0 => Err(directory_with_data(&self.key)),
+            None => {
+                let found = self.inner.put_directory(&self.bucket, &self.key, raw, &self.conditions)?;
+                Ok(found.info(self.key.as_str(), Versioning::Off))
+            }
+        }
+    }
+}
+
+fn directory_with_data(key: &Key) -> Error {
+    Error::InvalidArgument(format!(
+        "{:?} ends in a slash: it is a directory, which holds no data",
+        key.as_str()
+    ))
+}
+
+impl Inner {
+    pub(crate) fn begin_put(
+        self: &Arc<Self>,
+        bucket: &str,
+        key: &str,
+        request: &PutRequest,
+    ) -> Result<PendingObject> {
+        self.writable()?;
+        let key = Key::parse(key)?;
+        let bucket = self.bucket(bucket)?;
+        let size = request.size_hint.unwrap_or(0);
+        if key.is_dir() && size > 0 {
+            return Err(directory_with_data(&key));
+        }
+        self.foresee(&bucket, &key, &request.conditions)?;
+        let (temp, sink) = if key.is_dir() {
+            (None, ObjectSink { body: None })
+        } else {
+            let (temp, sink) = self.begin_file(&bucket, key.as_str(), size, request.direct_io)?;
+            (Some(temp), sink)
+        };
+        let conditions = request.conditions.clone();
+        Ok(PendingObject { inner: Arc::clone(self), bucket, key, conditions, sink, temp })
+    }
+
+    /// Refuses early what publication would refuse, before a body is taken.
+    pub(crate) fn foresee(&self, bucket: &Bucket, key: &Key, conditions: &WriteConditions) -> Result<()> {
+        let versioned = self.versioning_of(bucket)? == Versioning::Enabled;
+        let slot = self.slot(bucket, key)?;
+        check(key, current_of(&slot), conditions)?;
+        match &slot {
+            Slot::Absent => match bucket.open(key.parent(), DIR) {
+                Err(Errno::NOTDIR | Errno::LOOP) => return Err(self.conflict(bucket, key)),
+                Err(Errno::NAMETOOLONG) => return Err(Error::KeyTooLong(key.as_str().len())),
+                _ => {}
+            },
+            Slot::Dir(found) if !key.is_dir() => self.check_way(bucket, key, found).map(|_| ())?,
+            Slot::File(_) if key.is_dir() => return Err(super::delete::file_in_the_way(key)),
+            _ => {}
+        }
+        if let (false, Some(found)) = (versioned, current_of(&slot)) {
+            super::object_lock::check(&found.raw, key.as_str(), false)?;
+        }
+        Ok(())
+    }
+
+    /// A new file in the bucket, with its space reserved.
+    pub(crate) fn begin_file(
+        &self,
+        bucket: &Bucket,
+        label: &str,
+        size: u64,
+        direct_io: bool,
+    ) -> Result<(Temp, ObjectSink)> {
+        let fail = |error| bucket.error("create", label, error);
+        let dir = Arc::new(bucket.temp_dir(&self.fs, &self.owner).map_err(fail)?);
+        let temp = Temp::create(&self.fs, &dir, &self.owner, label).map_err(fail)?;
+        if size >= RESERVE_FROM {
+            let fail = |error| bucket.error("reserve space for", label, error);
+            self.fs.reserve(&**temp.file(), size, label).map_err(fail)?;
+        }
+        let sink = ObjectSink::new(&Body::new(&self.fs, &temp, label, direct_io));
+        Ok((temp, sink))
+    }
+}

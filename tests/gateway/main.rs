@@ -1,0 +1,16 @@
+//! The gateway in this process, over HTTP and, with an in-memory transport, over RDMA.
+#![cfg(all(feature = "server", feature = "client"))]
+
+mod auth;
+mod bodies;
+mod buckets;
+mod fixture;
+mod listener;
+mod listing;
+mod multipart;
+mod objects;
+mod rdma;
+mod rdma_failures;
+mod rdma_rules;
+mod settings;
+mod sign;

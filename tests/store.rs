@@ -1,0 +1,22 @@
+//! The object store against real directories.
+
+#[path = "store/common.rs"]
+mod common;
+#[path = "store/durability.rs"]
+mod durability;
+#[path = "store/layout.rs"]
+mod layout;
+#[path = "store/listing.rs"]
+mod listing;
+#[path = "store/multipart.rs"]
+mod multipart;
+#[path = "store/objects.rs"]
+mod objects;
+#[path = "store/observer.rs"]
+mod observer;
+#[path = "store/places.rs"]
+mod places;
+#[path = "store/races.rs"]
+mod races;
+#[path = "store/versions.rs"]
+mod versions;
