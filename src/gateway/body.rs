@@ -3,41 +3,63 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
+use tokio::time::Sleep;
 
 use super::metrics::Metrics;
 
-/// The body of a request; adds its bytes to [`Metrics`].
+/// The body of a request; adds its bytes to [`Metrics`] and gives up on a client that stalls.
 #[derive(Debug)]
 pub(crate) struct CountedRequest {
     inner: Incoming,
     metrics: Arc<Metrics>,
+    patience: Duration,
+    /// Runs while the client is waited for.
+    stalled: Option<Pin<Box<Sleep>>>,
+}
+
+/// Why reading a request's body ended early.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RequestBodyError {
+    /// The connection broke, or its framing is wrong.
+    #[error(transparent)]
+    Http(#[from] hyper::Error),
+    /// Nothing came for too long.
+    #[error("no data came for {0:?}")]
+    Stalled(Duration),
 }
 
 impl CountedRequest {
-    pub(crate) fn new(inner: Incoming, metrics: Arc<Metrics>) -> Self {
-        Self { inner, metrics }
+    /// Waits at most `patience` for each piece of the body.
+    pub(crate) fn new(inner: Incoming, metrics: Arc<Metrics>, patience: Duration) -> Self {
+        Self { inner, metrics, patience, stalled: None }
     }
 }
 
 impl Body for CountedRequest {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = RequestBodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let polled = Pin::new(&mut self.inner).poll_frame(cx);
-        if let Poll::Ready(Some(Ok(frame))) = &polled
+    ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
+        let Poll::Ready(polled) = Pin::new(&mut self.inner).poll_frame(cx) else {
+            let patience = self.patience;
+            let sleep = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
+            return sleep.as_mut().poll(cx).map(|()| Some(Err(RequestBodyError::Stalled(patience))));
+        };
+        self.stalled = None;
+        if let Some(Ok(frame)) = &polled
             && let Some(data) = frame.data_ref()
         {
             self.metrics.http_received(data.len() as u64);
         }
-        polled
+        Poll::Ready(polled.map(|result| result.map_err(Into::into)))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -107,6 +107,8 @@ pub struct Config {
     pub max_connections: usize,
     /// Requests at a time; more get `SlowDown`.
     pub max_requests: usize,
+    /// Longest time without a byte of a request's body; then the request fails.
+    pub body_patience: Duration,
     /// Path that answers 200 to anybody.
     pub health: Option<String>,
     /// File of the access log.
@@ -149,6 +151,7 @@ impl Config {
             keep_alive: true,
             max_connections: 250_000,
             max_requests: 100_000,
+            body_patience: Duration::from_secs(120),
             health: None,
             access_log: None,
             concurrency: 256,

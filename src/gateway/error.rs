@@ -8,6 +8,7 @@ use std::io;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use s3s::{S3Error, S3ErrorCode};
 
+use super::body::RequestBodyError;
 use crate::store;
 
 /// An error with a code and a text for the client.
@@ -113,6 +114,12 @@ pub(crate) fn body_error(error: &(dyn std::error::Error + Send + Sync + 'static)
     let mut cause: Option<&dyn std::error::Error> = Some(error);
     while let Some(this) = cause {
         let text = this.to_string();
+        if let Some(RequestBodyError::Stalled(_)) = this.downcast_ref() {
+            return s3(
+                S3ErrorCode::RequestTimeout,
+                "Your socket connection to the server was not read from or written to within the timeout period.",
+            );
+        }
         if text.contains("Sha256Mismatch") {
             return s3(
                 S3ErrorCode::Custom("XAmzContentSHA256Mismatch".into()),

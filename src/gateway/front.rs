@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
@@ -25,6 +25,7 @@ pub(crate) struct Front {
     log: Option<AccessLog>,
     requests: Arc<Semaphore>,
     health: Option<String>,
+    body_patience: Duration,
     /// Ids are this, which differs from start to start, and a count.
     id_base: u64,
     id_next: AtomicU64,
@@ -46,12 +47,13 @@ impl Front {
         log: Option<AccessLog>,
         max_requests: usize,
         health: Option<String>,
+        body_patience: Duration,
     ) -> Self {
         let mut seed = [0; 8];
         // Only to tell the ids of one start from those of another.
         let id_base = getrandom::fill(&mut seed).map_or(0, |()| u64::from_le_bytes(seed));
         let requests = Arc::new(Semaphore::new(max_requests.clamp(1, Semaphore::MAX_PERMITS)));
-        Self { service, metrics, log, requests, health, id_base, id_next: AtomicU64::new(0) }
+        Self { service, metrics, log, requests, health, body_patience, id_base, id_next: AtomicU64::new(0) }
     }
 
     fn next_id(&self) -> String {
@@ -101,7 +103,8 @@ impl Front {
 
     async fn answer(&self, req: Request<Incoming>, context: &Arc<RequestContext>) -> Response<Body> {
         let metrics = Arc::clone(&self.metrics);
-        let mut req = req.map(|body| Body::http_body(CountedRequest::new(body, metrics)));
+        let patience = self.body_patience;
+        let mut req = req.map(|body| Body::http_body(CountedRequest::new(body, metrics, patience)));
         req.extensions_mut().insert(Arc::clone(context));
         match self.service.call(req).await {
             Ok(answer) => answer,
@@ -153,16 +156,47 @@ fn touched(answer: Response<Body>, head: bool, id: &str, code: &mut Option<Strin
     Response::from_parts(parts, body)
 }
 
-/// Adds the request's id to an error document.
+/// Adds the request's id to an error document, and a text where s3s has none.
 fn with_request_id(document: &Bytes, id: &str, code: &mut Option<String>) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(document).ok()?;
     let start = text.find("<Code>")? + "<Code>".len();
-    *code = Some(text[start..].split('<').next()?.to_owned());
+    let name = text[start..].split('<').next()?;
+    *code = Some(name.to_owned());
     if text.contains("<RequestId>") {
         return None;
     }
     let end = text.rfind("</Error>")?;
-    Some(format!("{}<RequestId>{id}</RequestId>{}", &text[..end], &text[end..]).into_bytes())
+    let message = if text.contains("<Message>") {
+        String::new()
+    } else {
+        format!("<Message>{}</Message>", usual_message(name))
+    };
+    Some(format!("{}{message}<RequestId>{id}</RequestId>{}", &text[..end], &text[end..]).into_bytes())
+}
+
+/// What is to be said of errors that s3s raises without a text.
+fn usual_message(code: &str) -> &'static str {
+    match code {
+        "InvalidBucketName" => {
+            "The specified bucket is not valid: names have 3 to 63 lower-case letters, digits, dots and hyphens."
+        }
+        "SignatureDoesNotMatch" => {
+            "The request signature we calculated does not match the signature you provided. Check your key and signing method."
+        }
+        "KeyTooLongError" => "Your key is too long.",
+        "InvalidURI" => "Couldn't parse the specified URI.",
+        "MalformedXML" => {
+            "The XML you provided was not well-formed or did not validate against our published schema."
+        }
+        "MethodNotAllowed" => "The specified method is not allowed against this resource.",
+        "MissingContentLength" => "You must provide the Content-Length HTTP header.",
+        "IncompleteBody" => "The body does not have the number of bytes that the headers state.",
+        "AccessDenied" => "Access Denied",
+        "NotImplemented" => "A header or operation that you asked for is not implemented.",
+        "MaxMessageLengthExceeded" => "Your request was too big.",
+        "InternalError" => "We encountered an internal error. Please try again.",
+        _ => "The request cannot be served.",
+    }
 }
 
 /// What the access log says of a request's head.
@@ -302,7 +336,7 @@ impl Drop for Finish {
 mod tests {
     use super::*;
 
-    fn answer(status: u16, body: &str) -> Response<Body> {
+    fn answer_of(status: u16, body: &str) -> Response<Body> {
         let mut answer = Response::new(Body::from(body.to_owned()));
         *answer.status_mut() = StatusCode::from_u16(status).unwrap();
         answer
@@ -312,18 +346,22 @@ mod tests {
     fn errors_get_the_request_id() {
         let mut code = None;
         let document = "<?xml version=\"1.0\"?><Error><Code>NoSuchKey</Code></Error>";
-        let answer = touched(answer(404, document), false, "ABC", &mut code);
+        let answer = touched(answer_of(404, document), false, "ABC", &mut code);
         let text = String::from_utf8(answer.into_body().bytes().unwrap().to_vec()).unwrap();
-        assert!(text.ends_with("<Code>NoSuchKey</Code><RequestId>ABC</RequestId></Error>"), "{text}");
+        assert!(text.ends_with("</Message><RequestId>ABC</RequestId></Error>"), "{text}");
         assert_eq!(code.as_deref(), Some("NoSuchKey"));
+        let document = "<Error><Code>X</Code><Message>m</Message></Error>";
+        let answer = touched(answer_of(400, document), false, "ABC", &mut code);
+        let text = String::from_utf8(answer.into_body().bytes().unwrap().to_vec()).unwrap();
+        assert_eq!(text, "<Error><Code>X</Code><Message>m</Message><RequestId>ABC</RequestId></Error>");
     }
 
     #[test]
     fn a_304_has_no_body_and_a_ranged_head_is_206() {
         let mut code = None;
-        let not_modified = touched(answer(304, "<Error>"), false, "", &mut code);
+        let not_modified = touched(answer_of(304, "<Error>"), false, "", &mut code);
         assert!(not_modified.into_body().bytes().unwrap().is_empty());
-        let mut ranged = answer(200, "");
+        let mut ranged = answer_of(200, "");
         ranged.headers_mut().insert(header::CONTENT_RANGE, HeaderValue::from_static("bytes 0-0/1"));
         assert_eq!(touched(ranged, true, "", &mut code).status(), StatusCode::PARTIAL_CONTENT);
     }

@@ -135,6 +135,7 @@ impl Gateway {
             log.clone(),
             config.max_requests,
             config.health.clone(),
+            config.body_patience,
         );
         let mut listeners = Vec::new();
         for address in &config.listen {

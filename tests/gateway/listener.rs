@@ -168,3 +168,73 @@ async fn a_shutdown_does_not_wait_for_ever() {
     assert!(!gateway.gateway.take().unwrap().shutdown().await);
     drop(stream);
 }
+
+#[tokio::test]
+async fn a_body_that_stalls_ends_the_request() {
+    let gateway = TestGateway::plain_with(|c| c.body_patience = Duration::from_millis(200)).await;
+    for (stated, sent) in [(10, 5), (4_000_000, 2_000_000)] {
+        let mut stream =
+            gateway.request(Method::PUT, "/bucket/key").half_sent(stated, &pattern(sent, 1)).await;
+        let answer = read_answer(&mut stream).await;
+        assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("RequestTimeout"), "{answer}");
+    }
+    gateway.get("key").await.fails(404, "NoSuchKey");
+    assert!(gateway.debris().is_empty());
+}
+
+/// Writes a fresh certificate of a name and returns it.
+fn certificate(
+    directory: &std::path::Path,
+    name: &str,
+) -> tokio_rustls::rustls::pki_types::CertificateDer<'static> {
+    let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+    std::fs::write(directory.join("cert.pem"), made.cert.pem()).unwrap();
+    std::fs::write(directory.join("key.pem"), made.signing_key.serialize_pem()).unwrap();
+    made.cert.der().clone()
+}
+
+/// The status line of a GET over TLS, by a client that trusts one certificate.
+async fn over_tls(
+    gateway: &TestGateway,
+    name: &'static str,
+    trusted: tokio_rustls::rustls::pki_types::CertificateDer<'static>,
+) -> std::io::Result<String> {
+    use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
+    let mut roots = RootCertStore::empty();
+    roots.add(trusted).unwrap();
+    let config = ClientConfig::builder_with_provider(std::sync::Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let connector = tokio_rustls::TlsConnector::from(std::sync::Arc::new(config));
+    let stream = TcpStream::connect(&gateway.address).await?;
+    let mut stream = connector.connect(name.try_into().unwrap(), stream).await?;
+    stream.write_all(&gateway.request(Method::GET, "/").wire(None)).await?;
+    let mut line = vec![0; 15];
+    stream.read_exact(&mut line).await?;
+    Ok(String::from_utf8(line).unwrap())
+}
+
+#[tokio::test]
+async fn tls_and_a_new_certificate_while_it_runs() {
+    let directory = tempfile::tempdir().unwrap();
+    let old = certificate(directory.path(), "old.test");
+    let files = (directory.path().join("cert.pem"), directory.path().join("key.pem"));
+    let gateway = TestGateway::plain_with(|c| c.tls = Some(files)).await;
+    assert_eq!(over_tls(&gateway, "old.test", old.clone()).await.unwrap(), "HTTP/1.1 200 OK");
+    // Nonsense in the files keeps what works.
+    std::fs::write(directory.path().join("cert.pem"), "nonsense").unwrap();
+    gateway.running().reload();
+    assert!(over_tls(&gateway, "old.test", old.clone()).await.is_ok());
+    let new = certificate(directory.path(), "new.test");
+    gateway.running().reload();
+    assert_eq!(over_tls(&gateway, "new.test", new).await.unwrap(), "HTTP/1.1 200 OK");
+    assert!(over_tls(&gateway, "old.test", old).await.is_err());
+    // Plain HTTP on the TLS port is no reason to stop.
+    let mut plain = TcpStream::connect(&gateway.address).await.unwrap();
+    plain.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+    let mut rest = Vec::new();
+    let _ = plain.read_to_end(&mut rest).await;
+    assert!(!rest.starts_with(b"HTTP/"));
+}

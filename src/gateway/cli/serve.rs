@@ -1,13 +1,14 @@
 //! Options of listeners, accounts, limits and logs.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use clap::builder::FalseyValueParser;
 use s3s::auth::SecretKey;
 use s3s::host::MultiDomain;
 
-use super::{ACCOUNTS, LOGS, SERVING, Verbosity, mode};
+use super::{ACCOUNTS, LOGS, SERVING, Verbosity, mode, seconds};
 use crate::gateway::config::Config;
 use crate::gateway::listen::ListenAddress;
 
@@ -42,6 +43,9 @@ pub struct ServeArguments {
     /// Requests at a time; more are answered SlowDown
     #[arg(long, visible_alias = "mr", value_name = "N", env = "VGW_MAX_REQUESTS", default_value_t = 100_000, global = true, help_heading = SERVING)]
     pub max_requests: usize,
+    /// Longest time without a byte of a request's body; then the request fails
+    #[arg(long, value_name = "SECONDS", env = "VGW_BODY_TIMEOUT", default_value = "120", value_parser = seconds, global = true, help_heading = SERVING)]
+    pub body_timeout: Duration,
     /// Path that answers 200 without signature, for load balancers
     #[arg(long, value_name = "PATH", env = "VGW_HEALTH", global = true, help_heading = SERVING)]
     pub health: Option<String>,
@@ -113,6 +117,10 @@ impl ServeArguments {
         }
         config.max_connections = self.max_connections;
         config.max_requests = self.max_requests;
+        if self.body_timeout.is_zero() {
+            return Err("--body-timeout must be more than 0".into());
+        }
+        config.body_patience = self.body_timeout;
         if let Some(path) = self.health.as_deref().filter(|p| !p.starts_with('/')) {
             return Err(format!("--health: {path:?} is no path; it must start with /"));
         }
