@@ -31,8 +31,6 @@ pub mod telemetry;
 pub mod channel;
 #[cfg(feature = "client")]
 pub mod client;
-#[cfg(feature = "client")]
-pub mod client_memory;
 #[cfg(feature = "server")]
 pub mod local;
 #[cfg(feature = "server")]
@@ -46,9 +44,7 @@ pub mod tunables;
 #[cfg(feature = "server")]
 pub use channel::{Channel, Completion, Direction, Failed, Operation};
 #[cfg(feature = "client")]
-pub use client::{CuClient, MemoryType, Op, Request};
-#[cfg(feature = "client")]
-pub use client_memory::{ClientMemory, OwnedToken, RawRegistration, Token};
+pub use client::{ClientMemory, CuClient, MemoryType, Op, OwnedToken, RawRegistration, Request, Token};
 pub use descriptor::{Descriptor, DescriptorError, Window};
 pub use error::{Errno, Error, Result};
 #[cfg(feature = "server")]

@@ -167,6 +167,9 @@ fn soft_generation() -> Result<Option<String>, String> {
 /// Compiles the software SDK from the list it keeps of its own files.
 fn build_soft(features: Features) -> Result<(), String> {
     const LIST: &str = "soft/sources.txt";
+    if !features.server && !features.client {
+        return Ok(());
+    }
     let list = fs::read_to_string(LIST).map_err(|error| format!("cannot read sys/{LIST}: {error}"))?;
     let mut build = compiler();
     build.include("soft/include").include("soft").define("CUOBJ_SOFT_BUILD", None);

@@ -1,18 +1,19 @@
 //! [`Channel`]: a queue pair of a server, on which operations are submitted and polled.
 
+mod operation;
 mod slots;
 
 use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cuobj_sys as sys;
 
-use super::descriptor::Descriptor;
 use super::error::Errno;
 use super::{CuServer, DescriptorError, Error, Local, Result, WcStatus, quarantine, shim};
+pub(crate) use operation::Refusal;
+pub use operation::{Completion, Direction, Failed, Operation};
 use slots::Slots;
 
 /// Most operations in flight on a channel.
@@ -30,62 +31,6 @@ const DEFAULT_OPERATION_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Name of operations in the library's telemetry.
 const KEY: &[u8] = b"vgwrdma";
-
-/// Direction of an operation, seen from the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// RDMA READ: the client's memory into ours (`handlePutObject`).
-    Read,
-    /// RDMA WRITE: our memory into the client's (`handleGetObject`).
-    Write,
-}
-
-impl Direction {
-    fn operation(self) -> &'static str {
-        match self {
-            Self::Read => "RDMA READ",
-            Self::Write => "RDMA WRITE",
-        }
-    }
-}
-
-/// One one-sided operation.
-#[derive(Debug)]
-pub struct Operation {
-    /// Chosen by the caller; comes back in the completion.
-    pub ticket: u64,
-    /// Which way the bytes go.
-    pub direction: Direction,
-    /// The client's descriptor.
-    pub descriptor: Arc<Descriptor>,
-    /// First byte in the client's address space.
-    pub remote_start: u64,
-    /// Bytes to move: 1 to the local memory's size, at most [`MAX_OPERATION_BYTES`].
-    pub length: usize,
-    /// Our memory, from its first byte on.
-    pub local: Local,
-}
-
-/// The end of an operation; the device is done with its memory.
-#[derive(Debug)]
-pub struct Completion {
-    /// Of the [`Operation`].
-    pub ticket: u64,
-    /// How it ended. [`WcStatus::WR_FLUSH_ERR`]: it was not carried out, or nothing is known of it
-    /// but that it is over.
-    pub status: WcStatus,
-    /// The memory of the operation.
-    pub local: Local,
-}
-
-/// An operation that was refused or failed.
-#[derive(Debug)]
-pub struct Failed {
-    /// Why.
-    pub error: Error,
-    /// Its memory, unless the device may still reach it.
-    pub local: Option<Local>,
-}
 
 /// A channel of a server: a queue pair and its completion queue.
 ///
@@ -479,15 +424,6 @@ impl fmt::Debug for Channel {
             .field("state", &self.state)
             .finish_non_exhaustive()
     }
-}
-
-/// Why nothing, or nothing certain, came of a submission.
-#[derive(Debug)]
-pub(crate) enum Refusal {
-    /// It was not accepted, and nothing of it will happen.
-    Rejected(Error, Box<Operation>),
-    /// The library threw; the operation's memory is withheld.
-    Unknown(Error),
 }
 
 fn failed(error: Error, local: Option<Local>) -> Box<Failed> {

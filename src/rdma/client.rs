@@ -1,9 +1,13 @@
 //! [`CuClient`]: the process's cuObject client, which registers memory and mints descriptors.
 
+mod control;
+mod memory;
+mod registration;
+mod token;
+
 use std::any::Any;
 use std::ffi::c_void;
 use std::fmt;
-use std::panic::AssertUnwindSafe;
 use std::ptr::NonNull;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,10 +15,13 @@ use std::time::Duration;
 
 use cuobj_sys as sys;
 
-use super::client_memory::{ClientMemory, RawRegistration, Store};
 use super::error::Errno;
 use super::telemetry::{self, Side};
 use super::{Error, Provider, Result, shim};
+use control::{Call, request_callback};
+pub use control::{ControlResult, Request};
+pub use memory::{ClientMemory, RawRegistration, Store};
+pub use token::{OwnedToken, Token};
 
 /// Largest registration: 4 GiB less 64 KiB ("cuObjClient API Specification", cuMemObjGetDescriptor).
 pub const MAX_REGISTRATION_BYTES: usize = (4 << 30) - (64 << 10);
@@ -54,31 +61,6 @@ pub enum MemoryType {
     /// No memory.
     Invalid,
 }
-
-/// What the library asks the control path to carry to the server.
-pub struct Request<'a> {
-    /// What the server is to do.
-    pub op: Op,
-    /// The descriptor for the request's header. It opens memory: do not log it.
-    pub descriptor: &'a str,
-    /// Where the part begins in the object, in bytes.
-    pub offset: u64,
-    /// Size of the part in bytes.
-    pub length: usize,
-}
-
-impl fmt::Debug for Request<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Request")
-            .field("op", &self.op)
-            .field("offset", &self.offset)
-            .field("length", &self.length)
-            .finish_non_exhaustive()
-    }
-}
-
-/// What a control path gives back: the bytes moved, or any error.
-pub type ControlResult = Result<usize, Box<dyn std::error::Error + Send + Sync>>;
 
 /// The cuObject client of this process. Clones share it.
 ///
@@ -280,7 +262,7 @@ impl CuClient {
             return Err(Error::Invalid { operation, what });
         }
         memory.prepare()?;
-        let call = Call { op, control: Mutex::new(&mut control), failure: Mutex::new(None) };
+        let call = Call::new(op, &mut control);
         let context = (&raw const call).cast_mut().cast::<c_void>();
         let start = memory.start().as_ptr();
         let mut result = 0;
@@ -299,8 +281,7 @@ impl CuClient {
                 },
             }
         });
-        let failure = call.failure.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let moved = match (called, failure) {
+        let moved = match (called, call.into_failure()) {
             (Err(error), _) => Err(error),
             (Ok(()), Some(message)) => Err(Error::Callback { operation, message }),
             (Ok(()), None) => usize::try_from(result).map_err(|_| Error::Call {
@@ -351,57 +332,4 @@ fn create() -> Result<ClientHandle> {
     let raw = NonNull::new(raw)
         .ok_or(Error::Refused { operation: "cuObjClient", reason: "the library made no object".into() })?;
     Ok(ClientHandle { raw, admin: Mutex::new(()) })
-}
-
-/// What a callback finds behind its context.
-struct Call<'a> {
-    op: Op,
-    control: Mutex<&'a mut (dyn FnMut(&Request<'_>) -> ControlResult + Send)>,
-    failure: Mutex<Option<String>>,
-}
-
-/// The library's way to the control path of the call that is running.
-unsafe extern "C" fn request_callback(context: *mut c_void, request: *const sys::vgw_cuobj_request) -> i64 {
-    // SAFETY: the shim passes the context of the `vgw_cuobj_client_get` or `_put` that caused the
-    // callback, which `CuClient::run` keeps alive until it returns, and a request that is valid
-    // during the callback.
-    let (Some(call), Some(request)) =
-        (unsafe { context.cast::<Call<'_>>().as_ref() }, unsafe { request.as_ref() })
-    else {
-        return -i64::from(libc::EINVAL);
-    };
-    // A panic must not unwind into C++; it becomes the operation's error.
-    let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| carry(call, request)));
-    let failure = match outcome {
-        Ok(Ok(moved)) => return i64::try_from(moved).unwrap_or(i64::MAX),
-        Ok(Err(error)) => error.to_string(),
-        Err(payload) => format!("the control path panicked: {}", panic_text(&*payload)),
-    };
-    let mut first = call.failure.lock().unwrap_or_else(PoisonError::into_inner);
-    first.get_or_insert(failure);
-    // No errno that the library would retry on another path.
-    -i64::from(libc::ECANCELED)
-}
-
-fn carry(call: &Call<'_>, request: &sys::vgw_cuobj_request) -> ControlResult {
-    // SAFETY: the shim gives a descriptor of this length that is valid during the callback, and
-    // never null.
-    let descriptor =
-        unsafe { std::slice::from_raw_parts(request.descriptor.cast::<u8>(), request.descriptor_length) };
-    let request = Request {
-        op: call.op,
-        descriptor: std::str::from_utf8(descriptor)?,
-        offset: u64::try_from(request.offset_bytes)?,
-        length: request.size_bytes,
-    };
-    let mut control = call.control.lock().unwrap_or_else(PoisonError::into_inner);
-    control(&request)
-}
-
-fn panic_text(payload: &(dyn Any + Send)) -> &str {
-    payload
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("(no text)")
 }

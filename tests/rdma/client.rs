@@ -1,6 +1,7 @@
 //! The client: registrations, tokens, and the control path as closures.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use vgwrdma::rdma::client::MAX_REGISTRATION_BYTES;
 use vgwrdma::rdma::*;
@@ -181,6 +182,22 @@ fn errors_and_panics_of_the_control_path_are_the_operation_s() {
         assert!(error.to_string().contains("1 to 4096"), "{error}");
     }
     assert_eq!(client.get(&mut memory, 100, |_| Ok(60)).unwrap(), 60, "less than asked for is no error here");
+}
+
+#[test]
+fn a_start_that_takes_too_long_is_given_up_for_good() {
+    isolated("client::a_start_that_takes_too_long_is_given_up_for_good", &[], || {
+        // No library is that fast; were it, it would be there for the second call, too.
+        match CuClient::open_within(Duration::ZERO) {
+            Err(error) => {
+                assert!(error.to_string().contains("no answer within 0ns"), "{error}");
+                let again = CuClient::open().unwrap_err();
+                assert!(matches!(again, Error::ClientUnavailable { .. }), "{again}");
+                assert!(again.to_string().contains("an earlier start"), "{again}");
+            }
+            Ok(_) => assert!(CuClient::open().is_ok()),
+        }
+    });
 }
 
 #[test]
