@@ -1,14 +1,11 @@
 //! Digests of object bodies: MD5 for ETags, and the checksums that S3 knows.
 
-mod md5;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use crc_fast::CrcAlgorithm;
-use sha1::{Digest as _, Sha1};
+use md5::{Digest as _, Md5};
+use sha1::Sha1;
 use sha2::Sha256;
-
-use self::md5::Md5;
 
 /// A checksum algorithm of S3 (`x-amz-checksum-*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -112,34 +109,10 @@ impl Digester {
 
     /// Takes the next bytes.
     pub fn update(&mut self, data: &[u8]) {
+        self.length += data.len() as u64;
         if let Some(md5) = &mut self.md5 {
             md5.update(data);
         }
-        self.update_all_but_md5(data);
-    }
-
-    /// Most digesters that [`update_together`](Self::update_together) computes at a time.
-    pub const TOGETHER: usize = md5::LANES;
-
-    /// Gives each digester its next bytes, and computes their MD5s side by side, which is several
-    /// times as fast as one after the other, best where all have as many bytes.
-    pub fn update_together(batch: &mut [(&mut Digester, &[u8])]) {
-        for batch in batch.chunks_mut(Self::TOGETHER) {
-            let md5s = batch.iter_mut().filter_map(|(digester, data)| Some((digester.md5.as_mut()?, *data)));
-            md5::update_together(md5s.collect());
-            for (digester, data) in batch {
-                digester.update_all_but_md5(data);
-            }
-        }
-    }
-
-    /// Whether an MD5 is among what is computed.
-    pub fn has_md5(&self) -> bool {
-        self.md5.is_some()
-    }
-
-    fn update_all_but_md5(&mut self, data: &[u8]) {
-        self.length += data.len() as u64;
         for (_, state) in &mut self.sums {
             match state {
                 State::Crc(d) => d.update(data),
@@ -166,7 +139,7 @@ impl Digester {
                 (algorithm, value)
             })
             .collect();
-        Digests { md5: self.md5.map(Md5::finish), sums, length: self.length }
+        Digests { md5: self.md5.map(|d| d.finalize().into()), sums, length: self.length }
     }
 }
 
@@ -212,22 +185,6 @@ mod tests {
             hex::encode(digests.get(Algorithm::Sha256).unwrap()),
             "15e2b0d3c33891ebb0f1ef609ec419420c20e320ce94c65fbc8c3312448eb225"
         );
-    }
-
-    #[test]
-    fn together_is_as_alone() {
-        let data: Vec<u8> = (0..100_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-        let kinds = [(true, vec![]), (false, vec![Algorithm::Crc32]), (true, Algorithm::ALL.to_vec())];
-        let kinds = || kinds.iter().cycle().take(2 * Digester::TOGETHER + 1).cloned();
-        let mut together: Vec<Digester> = kinds().map(|(md5, sums)| Digester::new(md5, sums)).collect();
-        let part = |i: usize| &data[i * 11..data.len() - i * 1000];
-        let mut batch: Vec<_> = together.iter_mut().enumerate().map(|(i, d)| (d, part(i))).collect();
-        Digester::update_together(&mut batch);
-        for (i, (digester, (md5, sums))) in together.into_iter().zip(kinds()).enumerate() {
-            let mut alone = Digester::new(md5, sums);
-            alone.update(part(i));
-            assert_eq!(digester.finish(), alone.finish());
-        }
     }
 
     #[test]
