@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::time::UNIX_EPOCH;
 
-use rustix::fs::{Timespec, Timestamps, UTIME_OMIT};
+use rustix::fs::{Stat, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
 
 use super::attributes::{Raw, name, stamp};
@@ -13,7 +13,7 @@ use super::fs::{DIR, Temp, is_dir, is_empty_dir, is_file, modified, stat, stat_a
 use super::inner::Inner;
 use super::keeper::Subject;
 use super::key::Key;
-use super::object::{Found, Slot};
+use super::object::{Found, Slot, info_of};
 use super::object_lock;
 use super::types::{ObjectInfo, Versioning, WriteConditions};
 use super::ulid::Ulid;
@@ -54,10 +54,10 @@ impl Inner {
         if versioning == Versioning::Enabled {
             raw.insert(name::VERSION_ID.to_owned(), Ulid::now().to_string().into_bytes());
         }
-        self.seal(bucket, key, &temp, &mut raw)?;
+        let mut sealed = self.seal(bucket, key, &temp, &mut raw)?;
         let placed = (|| {
             let _lock = self.locks.exclusive(&self.fs, &self.owner, bucket, key.as_str())?;
-            self.place(bucket, key, &mut temp, &mut raw, conditions, purpose, versioning)
+            self.place(bucket, key, &mut temp, &mut raw, &mut sealed, conditions, purpose, versioning)
         })();
         let file = std::sync::Arc::clone(temp.file());
         let placed = match placed {
@@ -76,17 +76,17 @@ impl Inner {
         }
         if let Some(old) = placed.replaced {
             self.keeper.forget(self.means(), Subject::new(&old.file, bucket, key.path()));
+            close_apart(*old);
         }
-        let stat = stat(&*file).map_err(fail)?;
-        let file = file.try_clone().map_err(|e| Error::io("keep open", &bucket.display(key.as_str()), e))?;
-        Ok(Found { file, stat, raw }.info(key.as_str(), versioning))
+        Ok(info_of(&raw, &sealed, key.as_str(), versioning))
     }
 
     /// Gives the file its attributes and brings both to disk.
-    fn seal(&self, bucket: &Bucket, key: &Key, temp: &Temp, raw: &mut Raw) -> Result<()> {
+    fn seal(&self, bucket: &Bucket, key: &Key, temp: &Temp, raw: &mut Raw) -> Result<Stat> {
         let fail = |error| bucket.error("sync", key.as_str(), error);
         let file = temp.file();
-        raw.insert(name::STAMP.to_owned(), stamp(&stat(&**file).map_err(fail)?));
+        let sealed = stat(&**file).map_err(fail)?;
+        raw.insert(name::STAMP.to_owned(), stamp(&sealed));
         let subject = Subject::new(&**file, bucket, key.path());
         self.keeper.write_new(self.means(), subject, raw).inspect_err(|_| {
             self.keeper.forget(self.means(), subject);
@@ -97,7 +97,7 @@ impl Inner {
                 fail(error)
             })?;
         }
-        Ok(())
+        Ok(sealed)
     }
 
     #[expect(clippy::too_many_arguments, reason = "one step of publish, cut out for its loop")]
@@ -107,6 +107,7 @@ impl Inner {
         key: &Key,
         temp: &mut Temp,
         raw: &mut Raw,
+        sealed: &mut Stat,
         conditions: &WriteConditions,
         purpose: Purpose,
         versioning: Versioning,
@@ -136,12 +137,12 @@ impl Inner {
                 Slot::File(found) => {
                     let keeps_old = self.keeps_old(&found, versioning);
                     if keeps_old {
-                        self.follow(bucket, key, temp, raw, &found, versioning)?;
+                        self.follow(bucket, key, temp, raw, sealed, &found, versioning)?;
                         self.archive(bucket, key, &found)?;
                     } else if !found.is_marker() {
                         object_lock::check(&found.raw, key.as_str(), false)?;
                     }
-                    let done = temp.replace(&self.fs, &parent, key.name());
+                    let done = temp.replace(&self.fs, bucket.dir(), &self.owner, &parent, key.name());
                     replaced = (!keeps_old).then_some(found);
                     done
                 }
@@ -187,7 +188,7 @@ impl Inner {
     }
 
     /// Whether a write leaves the current object as an older version.
-    pub(crate) fn keeps_old(&self, found: &Found, versioning: Versioning) -> bool {
+    fn keeps_old(&self, found: &Found, versioning: Versioning) -> bool {
         match versioning {
             Versioning::Off => false,
             Versioning::Enabled => true,
@@ -196,12 +197,14 @@ impl Inner {
     }
 
     /// Makes the new version sort after the one that it follows, whatever the clocks say.
-    pub(crate) fn follow(
+    #[expect(clippy::too_many_arguments, reason = "one step of place, cut out for its length")]
+    fn follow(
         &self,
         bucket: &Bucket,
         key: &Key,
         temp: &Temp,
         raw: &mut Raw,
+        sealed: &mut Stat,
         before: &Found,
         versioning: Versioning,
     ) -> Result<()> {
@@ -218,7 +221,7 @@ impl Inner {
             self.keeper.update(self.means(), subject, &[(name::VERSION_ID, Some(&id))])?;
             raw.insert(name::VERSION_ID.to_owned(), id);
         } else {
-            let own = super::versions::order_of(super::versions::NULL, &stat(&**file).map_err(fail)?);
+            let own = super::versions::order_of(super::versions::NULL, sealed);
             if own > before {
                 return Ok(());
             }
@@ -233,7 +236,8 @@ impl Inner {
             let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
             rustix::fs::futimens(&**file, &Timestamps { last_access: omit, last_modification: time })
                 .map_err(fail)?;
-            return self.seal(bucket, key, temp, raw);
+            *sealed = self.seal(bucket, key, temp, raw)?;
+            return Ok(());
         }
         if self.sync_files() {
             self.fs.sync_file(&**file, key.as_str()).map_err(fail)?;
@@ -292,6 +296,15 @@ impl Inner {
             Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST) => Ok(()),
             Err(error) => Err(bucket.error("remove directory", key.as_str(), error)),
         }
+    }
+}
+
+/// Closes a file that has lost its name. Freeing much space takes time that the request need not
+/// wait for.
+pub(crate) fn close_apart(found: Found) {
+    if found.stat.st_size >= 8 << 20 {
+        // Without another thread it is closed here, when the closure is dropped.
+        drop(std::thread::Builder::new().name("close".to_owned()).spawn(move || drop(found)));
     }
 }
 

@@ -1,12 +1,10 @@
 //! Deletion, and the removal of directories that it leaves empty.
 
-use std::sync::Arc;
-
 use rustix::io::Errno;
 
 use super::attributes::{OBJECT_NAMES, Raw, name};
 use super::bucket::Bucket;
-use super::commit::{Purpose, TRIES, check, check_delete, current_of};
+use super::commit::{Purpose, TRIES, check, check_delete, close_apart, current_of};
 use super::error::{Error, Result};
 use super::fs::{DIR, Temp, is_empty_dir, stat, stat_at};
 use super::inner::Inner;
@@ -73,6 +71,7 @@ impl Inner {
             self.fs.sync_dir(&parent, key.name()).map_err(fail)?;
         }
         self.keeper.forget(self.means(), Subject::new(&found.file, bucket, key.path()));
+        close_apart(*found);
         Ok(true)
     }
 
@@ -80,8 +79,7 @@ impl Inner {
     fn put_marker(&self, bucket: &Bucket, key: &Key, request: &DeleteRequest) -> Result<Deleted> {
         let fail = |error| bucket.error("make a delete marker for", key.as_str(), error);
         let existed = self.current(bucket, key)?.is_some_and(|found| !found.is_marker());
-        let temp_dir = Arc::new(bucket.temp_dir(&self.fs, &self.owner).map_err(fail)?);
-        let temp = Temp::create(&self.fs, &temp_dir, &self.owner, key.as_str()).map_err(fail)?;
+        let temp = Temp::create(&self.fs, bucket.dir(), &self.owner, key.as_str()).map_err(fail)?;
         let raw = Raw::from([(name::DELETE_MARKER.to_owned(), Vec::new())]);
         match self.publish(bucket, key, temp, raw, &request.conditions, Purpose::Marker) {
             Ok(info) => Ok(Deleted { version_id: info.version_id, delete_marker: true, existed }),

@@ -421,14 +421,21 @@ pub(crate) fn entries(dir: impl AsFd) -> Result<Vec<(String, bool)>, Errno> {
     Ok(all)
 }
 
-/// Whether a directory has no entries.
+/// Whether a directory, just opened, has no entries.
 pub(crate) fn is_empty_dir(dir: impl AsFd) -> Result<bool, Errno> {
-    let mut empty = true;
-    for_each_entry(dir, |_, _| {
-        empty = false;
-        false
-    })?;
-    Ok(empty)
+    // Room for a few entries only: the kernel fills what it is given, and the first one decides.
+    let mut buffer = Vec::with_capacity(1 << 10);
+    let mut raw = rfs::RawDir::new(dir.as_fd(), buffer.spare_capacity_mut());
+    while let Some(entry) = raw.next() {
+        match entry {
+            Ok(entry) if matches!(entry.file_name().to_bytes(), b"." | b"..") => {}
+            Ok(_) => return Ok(false),
+            Err(Errno::INTR) => {}
+            Err(Errno::NOENT) => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
 }
 
 #[cfg(test)]

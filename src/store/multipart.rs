@@ -11,7 +11,6 @@ mod part;
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -394,11 +393,6 @@ impl Inner {
         let initiated = super::fs::born(dir).unwrap_or_else(|| modified(&found));
         Ok(UploadInfo { key: key.to_owned(), upload_id, initiated, checksum })
     }
-}
-
-/// The bucket's directory of temporary data, shared among what is in it.
-fn temp_dir(inner: &Inner, bucket: &Bucket) -> Result<Arc<OwnedFd>, Errno> {
-    bucket.temp_dir(&inner.fs, &inner.owner).map(Arc::new)
 }
 
 #[cfg(test)]

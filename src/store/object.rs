@@ -37,11 +37,7 @@ impl Found {
 
     /// Its version id, `null` when it has none.
     pub(crate) fn version_id(&self) -> String {
-        self.raw
-            .get(name::VERSION_ID)
-            .map(|v| String::from_utf8_lossy(v).into_owned())
-            .filter(|v| !v.is_empty())
-            .unwrap_or_else(|| super::versions::NULL.to_owned())
+        version_id_of(&self.raw)
     }
 
     /// Whether a directory was put as an object.
@@ -61,30 +57,41 @@ impl Found {
 
     /// What HEAD says of it.
     pub(crate) fn info(&self, key: &str, versioning: Versioning) -> ObjectInfo {
-        let mut stored = attributes::decode(&self.raw);
-        let etag = etag::stored(&self.raw, &self.stat);
-        if etag.is_none() {
-            // It was put there, or edited, from outside: digests and parts say nothing about it.
-            stored.checksums = None;
-            stored.part_ends.clear();
-            stored.content_type = stored.content_type.or_else(|| Some(content_type::guess(key).to_owned()));
-        }
-        if self.is_dir() {
-            stored.content_type = stored.content_type.or_else(|| Some(content_type::DIRECTORY.to_owned()));
-        }
-        let version = self.version_id();
-        let etag = etag.unwrap_or_else(|| etag::derived(&self.stat));
-        stored.etag = Some(etag.clone());
-        ObjectInfo {
-            key: key.to_owned(),
-            size: if self.is_dir() { 0 } else { u64::try_from(self.stat.st_size).unwrap_or(0) },
-            modified: modified(&self.stat),
-            etag,
-            version_id: (versioning != Versioning::Off || version != super::versions::NULL)
-                .then_some(version),
-            attributes: stored,
-        }
+        info_of(&self.raw, &self.stat, key, versioning)
     }
+}
+
+/// What HEAD says of a file with these attributes.
+pub(crate) fn info_of(raw: &Raw, stat: &Stat, key: &str, versioning: Versioning) -> ObjectInfo {
+    let mut stored = attributes::decode(raw);
+    let etag = etag::stored(raw, stat);
+    if etag.is_none() {
+        // It was put there, or edited, from outside: digests and parts say nothing about it.
+        stored.checksums = None;
+        stored.part_ends.clear();
+        stored.content_type = stored.content_type.or_else(|| Some(content_type::guess(key).to_owned()));
+    }
+    if is_dir(stat) {
+        stored.content_type = stored.content_type.or_else(|| Some(content_type::DIRECTORY.to_owned()));
+    }
+    let version = version_id_of(raw);
+    let etag = etag.unwrap_or_else(|| etag::derived(stat));
+    stored.etag = Some(etag.clone());
+    ObjectInfo {
+        key: key.to_owned(),
+        size: if is_dir(stat) { 0 } else { u64::try_from(stat.st_size).unwrap_or(0) },
+        modified: modified(stat),
+        etag,
+        version_id: (versioning != Versioning::Off || version != super::versions::NULL).then_some(version),
+        attributes: stored,
+    }
+}
+
+fn version_id_of(raw: &Raw) -> String {
+    raw.get(name::VERSION_ID)
+        .map(|v| String::from_utf8_lossy(v).into_owned())
+        .filter(|v| !v.is_empty())
+        .unwrap_or_else(|| super::versions::NULL.to_owned())
 }
 
 /// What is at a path.

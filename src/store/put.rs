@@ -15,7 +15,7 @@ use super::attributes;
 use super::bucket::Bucket;
 use super::commit::{Purpose, check, current_of};
 use super::error::{Error, Result};
-use super::fs::{DIR, Fs, FsOp, Temp, stat};
+use super::fs::{Fs, FsOp, Temp};
 use super::inner::Inner;
 use super::key::Key;
 use super::object::Slot;
@@ -36,13 +36,18 @@ pub(crate) struct Body {
     direct: Option<File>,
     fs: Arc<Fs>,
     label: String,
+    /// Bytes written.
     written: AtomicU64,
+    /// Where the last byte written ends.
+    end: AtomicU64,
+    /// How far the file may reach: reserved space and failed writes counted.
+    extent: AtomicU64,
     /// Set when nothing may be written any more. Writers hold it for reading.
     sealed: RwLock<bool>,
 }
 
 impl Body {
-    pub(crate) fn new(fs: &Arc<Fs>, temp: &Temp, label: &str, direct_io: bool) -> Arc<Self> {
+    fn new(fs: &Arc<Fs>, temp: &Temp, label: &str, reserved: u64, direct_io: bool) -> Arc<Self> {
         let file = Arc::clone(temp.file());
         let direct = direct_io.then(|| reopen_direct(&file, OFlags::WRONLY)).flatten();
         Arc::new(Self {
@@ -51,6 +56,8 @@ impl Body {
             fs: Arc::clone(fs),
             label: label.to_owned(),
             written: AtomicU64::new(0),
+            end: AtomicU64::new(0),
+            extent: AtomicU64::new(reserved),
             sealed: RwLock::new(false),
         })
     }
@@ -64,6 +71,7 @@ impl Body {
             )));
         }
         self.fs.note(FsOp::Write, &self.label)?;
+        self.extent.fetch_max(offset + data.len() as u64, Ordering::Relaxed);
         match &self.direct {
             Some(direct) if is_aligned(offset, data.as_ptr().addr(), data.len()) => {
                 match direct.write_all_at(data, offset) {
@@ -75,7 +83,7 @@ impl Body {
             }
             _ => self.file.write_all_at(data, offset)?,
         }
-        self.written.fetch_add(data.len() as u64, Ordering::Relaxed);
+        self.count(offset, data.len() as u64);
         Ok(())
     }
 
@@ -88,9 +96,17 @@ impl Body {
             )));
         }
         let length = range.end.saturating_sub(range.start);
+        self.extent.fetch_max(offset + length, Ordering::Relaxed);
         self.fs.copy(source.file(), range.start, &self.file, offset, length, &self.label)?;
-        self.written.fetch_add(length, Ordering::Relaxed);
+        self.count(offset, length);
         Ok(())
+    }
+
+    fn count(&self, offset: u64, length: u64) {
+        self.written.fetch_add(length, Ordering::Relaxed);
+        if length > 0 {
+            self.end.fetch_max(offset + length, Ordering::Relaxed);
+        }
     }
 
     /// Ends writing and cuts the file to `size`; refuses when less was written than that.
@@ -98,11 +114,11 @@ impl Body {
         let mut sealed = self.sealed.write().unwrap_or_else(PoisonError::into_inner);
         *sealed = true;
         let received = self.written.load(Ordering::Relaxed);
-        if received < size {
+        let end = self.end.load(Ordering::Relaxed);
+        if received < size || end < size {
             return Err(Error::IncompleteBody { key: key.to_owned(), expected: size, received });
         }
-        let length = stat(&*self.file).map_err(|error| Error::fs("stat", shown, error))?.st_size;
-        if u64::try_from(length) != Ok(size) {
+        if self.extent.load(Ordering::Relaxed) != size {
             self.file.set_len(size).map_err(|error| Error::io("cut", shown, error))?;
         }
         Ok(())
@@ -254,19 +270,23 @@ impl Inner {
 
     /// Refuses early what publication would refuse, before a body is taken.
     pub(crate) fn foresee(&self, bucket: &Bucket, key: &Key, conditions: &WriteConditions) -> Result<()> {
-        let versioned = self.versioning_of(bucket)? == Versioning::Enabled;
+        // Most keys are new; whether they can be, one look tells.
+        match bucket.open(key.path(), OFlags::PATH) {
+            Err(Errno::NOENT) => return check(key, None, conditions),
+            Err(Errno::NOTDIR | Errno::LOOP) if !key.parent().is_empty() => {
+                return Err(self.conflict(bucket, key));
+            }
+            Err(Errno::NAMETOOLONG) => return Err(Error::KeyTooLong(key.as_str().len())),
+            _ => {}
+        }
         let slot = self.slot(bucket, key)?;
         check(key, current_of(&slot), conditions)?;
         match &slot {
-            Slot::Absent => match bucket.open(key.parent(), DIR) {
-                Err(Errno::NOTDIR | Errno::LOOP) => return Err(self.conflict(bucket, key)),
-                Err(Errno::NAMETOOLONG) => return Err(Error::KeyTooLong(key.as_str().len())),
-                _ => {}
-            },
-            Slot::Dir(found) if !key.is_dir() => self.check_way(bucket, key, found).map(|_| ())?,
+            Slot::Dir(found) if !key.is_dir() => self.check_way(bucket, key, found)?,
             Slot::File(_) if key.is_dir() => return Err(super::delete::file_in_the_way(key)),
             _ => {}
         }
+        let versioned = self.versioning_of(bucket)? == Versioning::Enabled;
         if let (false, Some(found)) = (versioned, current_of(&slot)) {
             super::object_lock::check(&found.raw, key.as_str(), false)?;
         }
@@ -282,13 +302,13 @@ impl Inner {
         direct_io: bool,
     ) -> Result<(Temp, ObjectSink)> {
         let fail = |error| bucket.error("create", label, error);
-        let dir = Arc::new(bucket.temp_dir(&self.fs, &self.owner).map_err(fail)?);
-        let temp = Temp::create(&self.fs, &dir, &self.owner, label).map_err(fail)?;
-        if size >= RESERVE_FROM {
+        let temp = Temp::create(&self.fs, bucket.dir(), &self.owner, label).map_err(fail)?;
+        let reserved = if size >= RESERVE_FROM { size } else { 0 };
+        if reserved > 0 {
             let fail = |error| bucket.error("reserve space for", label, error);
-            self.fs.reserve(&**temp.file(), size, label).map_err(fail)?;
+            self.fs.reserve(&**temp.file(), reserved, label).map_err(fail)?;
         }
-        let sink = ObjectSink::new(&Body::new(&self.fs, &temp, label, direct_io));
+        let sink = ObjectSink::new(&Body::new(&self.fs, &temp, label, reserved, direct_io));
         Ok((temp, sink))
     }
 }

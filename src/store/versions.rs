@@ -7,7 +7,6 @@
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 
 use rustix::fs::Stat;
 use rustix::io::Errno;
@@ -175,9 +174,8 @@ impl Inner {
         let place = format!("{}/{}", bucket.name(), version_dir(key.as_str()));
         for _ in 0..super::commit::TRIES {
             let (dir, made) = self.fs.make_dirs(versions, &place, &self.owner).map_err(fail)?;
-            let temp_path = format!("{}/{TEMP_DIR}", bucket.name());
-            let (temp_dir, _) = self.fs.make_dirs(versions, &temp_path, &self.owner).map_err(fail)?;
-            let temp_dir = Arc::new(temp_dir);
+            let home = self.fs.open_beneath(versions, bucket.name(), DIR).map_err(fail)?;
+            let (temp_dir, _) = self.fs.make_dirs(&home, TEMP_DIR, &self.owner).map_err(fail)?;
             let parent = self.fs.open_beneath(bucket.dir(), key.parent(), DIR).map_err(fail)?;
             // A second name first, then moved: what a crash or another gateway left under the id is replaced.
             let helper = random_name();
@@ -185,7 +183,8 @@ impl Inner {
             let mut linked = match self.fs.link(&parent, key.name(), &temp_dir, &helper) {
                 Ok(()) => {
                     let file = self.fs.open_beneath(&temp_dir, &helper, READ).map_err(fail)?;
-                    let temp = Temp::adopt(File::from(file), &temp_dir, &helper);
+                    let place = self.fs.open_beneath(&temp_dir, "", DIR).map_err(fail)?;
+                    let temp = Temp::adopt(File::from(file), place, &helper);
                     if matches!(self.keeper, Keeper::Sidecar(_)) {
                         let subject = Subject::new(&**temp.file(), bucket, &path);
                         self.keeper.write_new(self.means(), subject, &found.raw)?;
@@ -193,11 +192,11 @@ impl Inner {
                     temp
                 }
                 Err(Errno::XDEV | Errno::PERM | Errno::OPNOTSUPP | Errno::MLINK | Errno::NOSYS) => {
-                    self.copy_of(found, &temp_dir, bucket, key, &path)?
+                    self.copy_of(found, &home, bucket, key, &path)?
                 }
                 Err(error) => return Err(fail(error)),
             };
-            match linked.replace(&self.fs, &dir, &id) {
+            match linked.replace(&self.fs, &home, &self.owner, &dir, &id) {
                 // Renaming one link of an inode over another does nothing at all; then the helper stays.
                 Ok(()) => drop(self.fs.unlink(&temp_dir, &helper)),
                 // A delete removed the directory because it was empty.
@@ -216,16 +215,9 @@ impl Inner {
     }
 
     /// A copy with data, attributes and time, not yet in its place.
-    fn copy_of(
-        &self,
-        found: &Found,
-        temp_dir: &Arc<OwnedFd>,
-        bucket: &Bucket,
-        key: &Key,
-        path: &str,
-    ) -> Result<Temp> {
+    fn copy_of(&self, found: &Found, home: &OwnedFd, bucket: &Bucket, key: &Key, path: &str) -> Result<Temp> {
         let fail = |error| bucket.error("copy the version of", key.as_str(), error);
-        let temp = Temp::create(&self.fs, temp_dir, &self.owner, key.as_str()).map_err(fail)?;
+        let temp = Temp::create(&self.fs, home, &self.owner, key.as_str()).map_err(fail)?;
         let size = u64::try_from(found.stat.st_size).unwrap_or(0);
         self.fs
             .copy(&found.file, 0, temp.file(), 0, size, key.as_str())
@@ -269,9 +261,8 @@ impl Inner {
                 }
             }
             Err(Errno::XDEV) => {
-                let temp_dir = Arc::new(bucket.temp_dir(&self.fs, &self.owner).map_err(fail)?);
-                let mut temp = self.copy_of(&newest.found, &temp_dir, bucket, key, key.path())?;
-                temp.replace(&self.fs, &parent, key.name()).map_err(fail)?;
+                let mut temp = self.copy_of(&newest.found, bucket.dir(), bucket, key, key.path())?;
+                temp.replace(&self.fs, bucket.dir(), &self.owner, &parent, key.name()).map_err(fail)?;
                 if self.sync_names() {
                     self.fs.sync_dir(&parent, key.name()).map_err(fail)?;
                 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rustix::fs::{self as rfs, AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::super::key::TEMP_DIR;
 use super::{Fs, FsOp, Ownership, stat_at};
 
 /// A new file without a name, or where the file system has no such thing with one in the bucket's
@@ -14,39 +15,38 @@ use super::{Fs, FsOp, Ownership, stat_at};
 #[derive(Debug)]
 pub(crate) struct Temp {
     file: Arc<File>,
-    /// The bucket's `.sgwtmp`.
-    dir: Arc<OwnedFd>,
-    /// Its name there, unless it has none.
-    name: Option<String>,
+    /// Its name and the directory in which it has it, unless it has none.
+    name: Option<(OwnedFd, String)>,
     /// Whether the name stays when this is dropped.
     kept: bool,
 }
 
 impl Temp {
-    pub(crate) fn create(fs: &Fs, dir: &Arc<OwnedFd>, owner: &Ownership, label: &str) -> Result<Self, Errno> {
+    /// Makes one in the directory of temporary data below `home`, the directory of a bucket.
+    pub(crate) fn create(fs: &Fs, home: impl AsFd, owner: &Ownership, label: &str) -> Result<Self, Errno> {
         fs.note(FsOp::Create, label)?;
         let mode = Mode::from_raw_mode(owner.file_mode);
         if !fs.no_tmpfile {
-            let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-            match rfs::openat(dir, ".", flags, mode) {
+            let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            let open = || rfs::openat(&home, TEMP_DIR, flags, mode);
+            let opened = match open() {
+                Err(Errno::NOENT) => fs.make_dirs(&home, TEMP_DIR, owner).and_then(|_| open()),
+                other => other,
+            };
+            match opened {
                 Ok(fd) => {
                     fs.chown(&fd, owner)?;
-                    return Ok(Self {
-                        file: Arc::new(File::from(fd)),
-                        dir: Arc::clone(dir),
-                        name: None,
-                        kept: false,
-                    });
+                    return Ok(Self { file: Arc::new(File::from(fd)), name: None, kept: false });
                 }
                 Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOSYS | Errno::NOENT) => {}
                 Err(error) => return Err(error),
             }
         }
+        let (dir, _) = fs.make_dirs(&home, TEMP_DIR, owner)?;
         let name = random_name();
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let fd = rfs::openat(dir, &name, flags, mode)?;
-        let temp =
-            Self { file: Arc::new(File::from(fd)), dir: Arc::clone(dir), name: Some(name), kept: false };
+        let fd = rfs::openat(&dir, &name, flags, mode)?;
+        let temp = Self { file: Arc::new(File::from(fd)), name: Some((dir, name)), kept: false };
         // Tells a sweep that somebody is still at it; where locks do not work, age alone counts.
         let _ = rfs::flock(&temp.file, FlockOperation::NonBlockingLockShared);
         fs.chown(&temp.file, owner)?;
@@ -54,27 +54,26 @@ impl Temp {
     }
 
     /// Takes over a file that already has a name in `dir`.
-    pub(crate) fn adopt(file: File, dir: &Arc<OwnedFd>, name: &str) -> Self {
-        Self { file: Arc::new(file), dir: Arc::clone(dir), name: Some(name.to_owned()), kept: false }
+    pub(crate) fn adopt(file: File, dir: OwnedFd, name: &str) -> Self {
+        Self { file: Arc::new(file), name: Some((dir, name.to_owned())), kept: false }
+    }
+
+    /// As [`adopt`](Self::adopt), but the file stays there if it is not published.
+    pub(crate) fn adopt_kept(file: File, dir: OwnedFd, name: &str) -> Self {
+        Self { file: Arc::new(file), name: Some((dir, name.to_owned())), kept: true }
     }
 
     pub(crate) fn file(&self) -> &Arc<File> {
         &self.file
     }
 
-    /// As [`adopt`](Self::adopt), but the file stays there if it is not published.
-    pub(crate) fn adopt_kept(file: File, dir: &Arc<OwnedFd>, name: &str) -> Self {
-        Self { file: Arc::new(file), dir: Arc::clone(dir), name: Some(name.to_owned()), kept: true }
-    }
-
     /// Gives the file its name unless that exists: `EXIST`.
     pub(crate) fn link_new(&mut self, fs: &Fs, to_dir: impl AsFd, to: &str) -> Result<(), Errno> {
-        let Some(name) = self.name.clone() else {
+        let Some((dir, name)) = &self.name else {
             fs.note(FsOp::Link, to)?;
-            let proc = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-            return rfs::linkat(rfs::CWD, proc, to_dir, to, AtFlags::SYMLINK_FOLLOW);
+            return rfs::linkat(rfs::CWD, self.in_proc(), to_dir, to, AtFlags::SYMLINK_FOLLOW);
         };
-        match fs.rename_new(&self.dir, &name, &to_dir, to) {
+        match fs.rename_new(dir, name, &to_dir, to) {
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
             other => {
                 if other.is_ok() {
@@ -83,43 +82,60 @@ impl Temp {
                 return other;
             }
         }
-        match fs.link(&self.dir, &name, &to_dir, to) {
-            Ok(()) => Ok(()), // the temporary name goes when this value is dropped
+        match fs.link(dir, name, &to_dir, to) {
+            Ok(()) => {
+                self.kept = false; // the temporary name goes when this value is dropped
+                Ok(())
+            }
             // No hard links either. The caller holds the key's lock, so look and then rename.
             Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => match stat_at(&to_dir, to) {
                 Ok(_) => Err(Errno::EXIST),
-                Err(Errno::NOENT) => self.replace(fs, to_dir, to),
+                Err(Errno::NOENT) => self.rename(fs, to_dir, to),
                 Err(error) => Err(error),
             },
             Err(error) => Err(error),
         }
     }
 
-    /// Gives the file its name in place of what had it, in one step. The helper name that this
-    /// takes is in `.sgwtmp`, so that a crash leaves nothing in a listing.
-    pub(crate) fn replace(&mut self, fs: &Fs, to_dir: impl AsFd, to: &str) -> Result<(), Errno> {
-        let name = match self.name.clone() {
-            Some(name) => name,
-            None => {
-                let helper = random_name();
-                fs.note(FsOp::Link, &helper)?;
-                let proc = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-                rfs::linkat(rfs::CWD, proc, &self.dir, &helper, AtFlags::SYMLINK_FOLLOW)?;
-                self.name = Some(helper.clone());
-                helper
-            }
-        };
-        fs.rename(&self.dir, &name, to_dir, to)?;
+    /// Gives the file its name in place of what had it, in one step. The helper name that an unnamed
+    /// file needs for that is in the directory of temporary data below `home`, so that a crash leaves
+    /// nothing in a listing.
+    pub(crate) fn replace(
+        &mut self,
+        fs: &Fs,
+        home: impl AsFd,
+        owner: &Ownership,
+        to_dir: impl AsFd,
+        to: &str,
+    ) -> Result<(), Errno> {
+        if self.name.is_none() {
+            let (dir, _) = fs.make_dirs(home, TEMP_DIR, owner)?;
+            let helper = random_name();
+            fs.note(FsOp::Link, &helper)?;
+            rfs::linkat(rfs::CWD, self.in_proc(), &dir, &helper, AtFlags::SYMLINK_FOLLOW)?;
+            self.name = Some((dir, helper));
+        }
+        self.rename(fs, to_dir, to)
+    }
+
+    fn rename(&mut self, fs: &Fs, to_dir: impl AsFd, to: &str) -> Result<(), Errno> {
+        let Some((dir, name)) = &self.name else { return Err(Errno::INVAL) };
+        fs.rename(dir, name, to_dir, to)?;
         self.name = None;
         Ok(())
+    }
+
+    /// The path by which an open file without a name can be linked.
+    fn in_proc(&self) -> String {
+        format!("/proc/self/fd/{}", self.file.as_raw_fd())
     }
 }
 
 impl Drop for Temp {
     fn drop(&mut self) {
-        if let Some(name) = self.name.take()
+        if let Some((dir, name)) = self.name.take()
             && !self.kept
-            && let Err(error) = rfs::unlinkat(&self.dir, &name, AtFlags::empty())
+            && let Err(error) = rfs::unlinkat(&dir, &name, AtFlags::empty())
             && error != Errno::NOENT
         {
             tracing::warn!(name, %error, "a temporary file could not be removed; the next sweep will");

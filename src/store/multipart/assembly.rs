@@ -28,7 +28,7 @@ use super::super::inner::Inner;
 use super::super::keeper::{Keeper, Subject};
 use super::super::key::Key;
 use super::super::types::PartInfo;
-use super::{Upload, part_number, temp_dir};
+use super::{Upload, part_number};
 
 const ASSEMBLY: &str = "assembly";
 const LOG: &str = "assembly.log";
@@ -152,8 +152,7 @@ impl Inner {
             return Ok(None);
         }
         let fail = |error| bucket.error("assemble", key.as_str(), error);
-        let dir = temp_dir(self, bucket).map_err(fail)?;
-        let temp = Temp::create(&self.fs, &dir, &self.owner, key.as_str()).map_err(fail)?;
+        let temp = Temp::create(&self.fs, bucket.dir(), &self.owner, key.as_str()).map_err(fail)?;
         let mut at = 0;
         for piece in pieces {
             let (source, _) = self.piece_file(upload, piece)?;
@@ -255,8 +254,8 @@ impl Inner {
                 self.keeper.update(self.means(), subject, &[(name, None)])?;
             }
         }
-        let dir = Arc::new(upload.dir.as_fd().try_clone_to_owned().map_err(fail_io)?);
-        Ok(Temp::adopt_kept(file, &dir, ASSEMBLY))
+        let dir = upload.dir.as_fd().try_clone_to_owned().map_err(fail_io)?;
+        Ok(Temp::adopt_kept(file, dir, ASSEMBLY))
     }
 
     /// Removes the file of a part that is in `assembly`.
@@ -299,8 +298,7 @@ impl Inner {
             });
         }
         if stat_at(&upload.dir, &name).is_err() {
-            let dir = temp_dir(self, bucket).map_err(fail)?;
-            let mut temp = Temp::create(&self.fs, &dir, &self.owner, &name).map_err(fail)?;
+            let mut temp = Temp::create(&self.fs, bucket.dir(), &self.owner, &name).map_err(fail)?;
             self.fs.copy(&file, start, temp.file(), 0, last.size, &name).map_err(fail_io)?;
             let mut raw = Raw::from([(name::ETAG.to_owned(), format!("\"{}\"", last.etag).into_bytes())]);
             if let Some(checksums) = &last.checksums {

@@ -164,7 +164,7 @@ impl Inner {
         let mut done = temp.link_new(&self.fs, &dir, &name);
         if done == Err(Errno::EXIST) {
             old = self.fs.open_beneath(&dir, &name, READ).ok();
-            done = temp.replace(&self.fs, &dir, &name);
+            done = temp.replace(&self.fs, subject.bucket.dir(), &self.owner, &dir, &name);
         }
         match done {
             Ok(()) => {}
