@@ -190,7 +190,7 @@ void callbacks() {
 }
 
 // A child of fork() has neither the parent's registrations nor its connections, and its own work.
-void after_fork() {
+[[maybe_unused]] void after_fork() {
     CUObjOps_t ops = no_callbacks();
     cuObjClient client(ops);
     std::vector<char> memory(4096);
@@ -327,6 +327,10 @@ int main() {
     registrations();
     tokens();
     callbacks();
+#ifdef __SANITIZE_THREAD__
+    std::puts("client: fork not run, the thread sanitizer does not follow one among threads");
+#else
     after_fork();
+#endif
     std::puts("client: passed");
 }
