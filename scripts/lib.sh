@@ -1,5 +1,5 @@
 # Shared by the scripts of this folder: packages, messages, the project's root. Sourced, not run.
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 export ROOT
@@ -11,7 +11,8 @@ die() { printf 'error: %s\n' "$*" >&2; exit 1; }
 # lets the bindings be made anew from wrapper.h (without it the checked-in ones serve).
 PACKAGES_BUILD=(g++ libclang-dev)
 PACKAGES_DEMO=("${PACKAGES_BUILD[@]}" awscli curl)
-PACKAGES_TEST=("${PACKAGES_BUILD[@]}" python3-boto3 curl)
+# The verbs facade of the software SDK is tested where the headers of rdma-core are.
+PACKAGES_TEST=("${PACKAGES_BUILD[@]}" python3-boto3 curl libibverbs-dev librdmacm-dev shellcheck)
 
 # install_packages NAME...: installs what is missing, without prompts; needs root or sudo only then.
 install_packages() {

@@ -12,6 +12,8 @@ say "format and lints"
 cargo fmt --all --check
 cargo clippy --locked --workspace --all-targets -- -D warnings
 
+shellcheck -x -P SCRIPTDIR scripts/*.sh .ci/run
+
 say "the gateway alone, the client alone"
 cargo clippy --locked --no-default-features --features server --lib --bins -- -D warnings
 cargo clippy --locked --no-default-features --features client --lib --bins -- -D warnings
