@@ -19,17 +19,12 @@ PREFIX=$(cd "$1" && pwd)
 [ ! -e "$PREFIX/lib/libcuobjserver.so.1" ] || [ -e "$PREFIX/lib/.vgwrdma-soft-sdk" ] ||
     die "$PREFIX/lib holds another libcuobjserver.so.1: choose another prefix"
 
-staging=$(mktemp -d)
-trap 'rm -rf "$staging"' EXIT
-"$ROOT/sys/soft/build-shared.sh" "$staging" >/dev/null
+"$ROOT/sys/soft/build-shared.sh" "$PREFIX"
+touch "$PREFIX/lib/.vgwrdma-soft-sdk"
 
-mkdir -p "$PREFIX/include" "$PREFIX/lib/pkgconfig"
-install -m 0644 "$ROOT"/sys/soft/include/*.h "$PREFIX/include/"
+mkdir -p "$PREFIX/lib/pkgconfig"
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$ROOT/Cargo.toml" | head -n 1)
 for side in server client; do
-    library=libcuobj$side.so
-    install -m 0755 "$staging/$library.1" "$PREFIX/lib/$library.1"
-    ln -sf "$library.1" "$PREFIX/lib/$library"
     cat >"$PREFIX/lib/pkgconfig/cuobj$side.pc" <<PC
 prefix=$PREFIX
 includedir=\${prefix}/include
@@ -42,5 +37,4 @@ Cflags: -I\${includedir}
 Libs: -L\${libdir} -lcuobj$side
 PC
 done
-touch "$PREFIX/lib/.vgwrdma-soft-sdk"
 echo "installed the software SDK in $PREFIX; run programs with LD_LIBRARY_PATH=$PREFIX/lib"
