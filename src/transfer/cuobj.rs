@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::transport::{self, Completion, Endpoint, Operation, Rejected};
 use crate::rdma::channel::{DEPTH, Refusal};
-use crate::rdma::{self, CuServer, Direction, HostMemory, Lease, Local, RegisteredMemory};
+use crate::rdma::{self, CuServer, HostMemory, Lease, Local, RegisteredMemory};
 
 /// A server endpoint with the memory that the engine works in.
 pub struct CuEndpoint {
@@ -93,10 +93,7 @@ impl transport::Channel for CuChannel {
         let local = Local::Lease { memory: Arc::clone(memory), lease: operation.lease };
         let submitted = self.channel.try_submit(rdma::Operation {
             ticket: operation.ticket,
-            direction: match operation.direction {
-                transport::Direction::Read => Direction::Read,
-                transport::Direction::Write => Direction::Write,
-            },
+            direction: operation.direction,
             descriptor: operation.descriptor,
             remote_start: operation.remote_start,
             length: operation.length,
@@ -105,7 +102,7 @@ impl transport::Channel for CuChannel {
         match submitted {
             Ok(()) => Ok(()),
             Err(Refusal::Rejected(error, refused)) => {
-                Err(Box::new(Rejected { error, operation: give_back(*refused, operation.direction) }))
+                Err(Box::new(Rejected { error, operation: give_back(*refused) }))
             }
             Err(Refusal::Unknown(error)) => {
                 // The engine learns at its next poll that the channel is of no more use; the lease
@@ -128,8 +125,8 @@ impl transport::Channel for CuChannel {
 }
 
 /// The engine's form of an operation that was made of it.
-fn give_back(operation: rdma::Operation, direction: transport::Direction) -> Operation {
-    let rdma::Operation { ticket, descriptor, remote_start, length, local, .. } = operation;
+fn give_back(operation: rdma::Operation) -> Operation {
+    let rdma::Operation { ticket, direction, descriptor, remote_start, length, local } = operation;
     let lease = match local {
         Local::Lease { lease, .. } => lease,
         Local::Gather(_) => unreachable!("operations of this adapter are made of one lease"),

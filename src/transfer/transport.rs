@@ -10,16 +10,8 @@ mod remote;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+pub use crate::rdma::Direction;
 use crate::rdma::{self, Descriptor, Lease, WcStatus};
-
-/// Direction of an operation, seen from the gateway.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// RDMA READ: the client's memory into the lease (PUT, UploadPart).
-    Read,
-    /// RDMA WRITE: the lease into the client's memory (GET).
-    Write,
-}
 
 /// One asynchronous one-sided operation.
 #[derive(Debug)]
