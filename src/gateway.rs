@@ -6,7 +6,7 @@
 //! | [`cli`], [`config`] | what was typed, and what it means |
 //! | `startup`, `server`, `listen`, `tls` | from a [`Config`](config::Config) to served connections and back |
 //! | `front`, `body`, `access_log`, [`metrics`] | around each request |
-//! | [`account`], `access`, `acl` | who may do what |
+//! | [`account`], `access`, `acl`, `policy` | who may do what |
 //! | `s3`, `ops`, `headers`, `conditions`, `range`, `checksum` | S3 operations |
 //! | `ingest`, `stream`, `blocking` | HTTP bodies to and from the store |
 //! | `rdma` | tokens, rules and replies of RDMA requests |
@@ -28,6 +28,7 @@ mod ingest;
 mod listen;
 pub mod metrics;
 mod ops;
+mod policy;
 mod range;
 mod rdma;
 mod request;

@@ -275,6 +275,7 @@ fn service(
         blocking: blocking.clone(),
         gate,
         region: config.region.clone(),
+        default_ownership: config.default_ownership,
         read_only: config.store.read_only,
         metrics: Arc::clone(metrics),
     };
@@ -285,6 +286,7 @@ fn service(
         metrics: Arc::clone(metrics),
         accounts: accounts.clone(),
         region: config.region.clone(),
+        default_ownership: config.default_ownership,
         etag: config.etag,
         direct_io_from: config.direct_io.from_size(),
     };

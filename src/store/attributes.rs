@@ -39,6 +39,8 @@ pub(crate) mod name {
     pub(crate) const PART_CRC64NVME: &str = "part-crc64nvme";
     /// Ours: the file's identity when its ETag was stored.
     pub(crate) const STAMP: &str = "vgwrdma.stamp";
+    /// Ours: the account that started an upload.
+    pub(crate) const INITIATOR: &str = "vgwrdma.initiator";
     /// Ours: where the attributes are that do not fit beside the inode.
     pub(crate) const OVERFLOW: &str = "vgwrdma.overflow";
 }
