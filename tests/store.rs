@@ -18,5 +18,9 @@ mod observer;
 mod places;
 #[path = "store/races.rs"]
 mod races;
+#[path = "store/trail.rs"]
+mod trail;
+#[path = "store/upkeep.rs"]
+mod upkeep;
 #[path = "store/versions.rs"]
 mod versions;
