@@ -21,6 +21,7 @@ use crate::content::Random;
 use crate::process::{GatewayProcess, Start};
 use crate::tree::{debris, objects};
 use versioned::VersionedWorker;
+pub(crate) use worker::coherent;
 use worker::{BUCKET, Kind, State, Worker, look};
 
 /// Keys that all workers write to, and none deletes.

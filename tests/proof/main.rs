@@ -10,3 +10,4 @@ mod process;
 #[allow(dead_code, reason = "shared with the tests of the gateway in one process")]
 mod sign;
 mod tree;
+mod twins;
