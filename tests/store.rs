@@ -8,6 +8,8 @@ mod durability;
 mod layout;
 #[path = "store/listing.rs"]
 mod listing;
+#[path = "proof/mount.rs"]
+mod mount;
 #[path = "store/multipart.rs"]
 mod multipart;
 #[path = "store/objects.rs"]
@@ -18,6 +20,8 @@ mod observer;
 mod places;
 #[path = "store/races.rs"]
 mod races;
+#[path = "store/space.rs"]
+mod space;
 #[path = "store/trail.rs"]
 mod trail;
 #[path = "store/upkeep.rs"]

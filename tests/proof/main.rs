@@ -5,6 +5,8 @@
 mod client;
 mod content;
 mod crash;
+mod disks;
+mod mount;
 mod process;
 #[path = "../gateway/sign.rs"]
 #[allow(dead_code, reason = "shared with the tests of the gateway in one process")]

@@ -64,10 +64,6 @@ impl Start<'_> {
 }
 
 impl GatewayProcess {
-    pub(crate) fn id(&self) -> u32 {
-        self.child.id()
-    }
-
     /// SIGKILL: nothing in the process gets a chance to clear up.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();

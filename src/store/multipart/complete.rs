@@ -23,9 +23,6 @@ use super::Upload;
 use super::assembly::Piece;
 use crate::digest::{Algorithm, Digester};
 
-/// Smallest size of a part that is not the last.
-const MIN_PART: u64 = 5 << 20;
-
 /// What the object will be.
 struct Plan {
     pieces: Vec<Piece>,
@@ -136,7 +133,7 @@ impl Inner {
                 })?,
             };
             check_part(&piece.info, wanted)?;
-            if piece.info.size < MIN_PART && at + 1 < request.parts.len() {
+            if piece.info.size < self.options.min_part_size && at + 1 < request.parts.len() {
                 return Err(Error::EntityTooSmall(wanted.number));
             }
             size += piece.info.size;
