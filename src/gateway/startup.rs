@@ -26,6 +26,7 @@ use super::rdma::token::TokenHeaders;
 use super::s3::ObjectService;
 use super::server::{Connections, serve};
 use super::tls::{Certificate, TlsError};
+use super::upkeep::sweep_regularly;
 use crate::rdma::provider::Maker;
 use crate::rdma::{CuServer, HostMemory, Provider};
 use crate::store::{self, Store};
@@ -128,6 +129,7 @@ impl Gateway {
             ),
             None => None,
         };
+        let swept_store = (!config.store.read_only).then(|| store.clone());
         let service = service(&config, store, &accounts, &blocking, engine.clone(), &metrics)?;
         let front = Front::new(
             service,
@@ -150,6 +152,9 @@ impl Gateway {
         let (stop, stopped) = watch::channel(false);
         if let Some(listener) = metrics_listener {
             tokio::spawn(serve_metrics(listener, Arc::clone(&metrics), engine.clone(), stopped.clone()));
+        }
+        if let Some(store) = swept_store {
+            tokio::spawn(sweep_regularly(store, config.store.sweep_after, stopped.clone()));
         }
         let connections = Connections {
             front: Arc::new(front),
