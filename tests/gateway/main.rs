@@ -10,6 +10,8 @@ mod listing;
 mod multipart;
 mod objects;
 mod rdma;
+#[cfg(not(cuobj_provider = "nvidia"))]
+mod rdma_clients;
 mod rdma_failures;
 mod rdma_rules;
 mod settings;
