@@ -2,6 +2,8 @@
 
 #[path = "store/common.rs"]
 mod common;
+#[path = "store/direct_io.rs"]
+mod direct_io;
 #[path = "store/durability.rs"]
 mod durability;
 #[path = "store/layout.rs"]

@@ -16,6 +16,7 @@ use super::body::{CountedRequest, ObservedResponse, ResponseObserver};
 use super::error::s3;
 use super::listen::Ends;
 use super::metrics::{Finished, Metrics};
+use super::rdma::foreign;
 use super::request::{Carrier, RequestContext};
 
 /// What all requests of a gateway pass through. Share it in an `Arc`.
@@ -85,6 +86,9 @@ impl Front {
         let answer = if self.is_health(&req) {
             context.outcome().operation = Some("Health");
             Response::new(Body::empty())
+        } else if let Some(refusal) = foreign::control(req.method(), req.uri().path()) {
+            self.metrics.rdma_declined();
+            response_of(refusal)
         } else if let Ok(permit) = Arc::clone(&self.requests).try_acquire_owned() {
             finish.permit = Some(permit);
             self.answer(req, &context).await
@@ -126,7 +130,11 @@ impl Front {
 }
 
 fn error_response(code: S3ErrorCode, message: &str) -> Response<Body> {
-    s3(code, message).to_http_response().unwrap_or_else(|_| {
+    response_of(s3(code, message))
+}
+
+fn response_of(error: s3s::S3Error) -> Response<Body> {
+    error.to_http_response().unwrap_or_else(|_| {
         let mut answer = Response::new(Body::empty());
         *answer.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
         answer

@@ -22,6 +22,8 @@ pub(crate) struct ObjectService {
     pub(crate) accounts: Accounts,
     pub(crate) region: String,
     pub(crate) etag: EtagMode,
+    /// Token headers under their names as metadata, which is not stored.
+    pub(crate) token_metadata: Arc<[String]>,
     /// RDMA writes of at least so many bytes bypass the page cache.
     pub(crate) direct_io_from: Option<u64>,
 }

@@ -274,6 +274,7 @@ fn service(
             allow_unsigned: config.tokens.allow_unsigned,
         },
     };
+    let token_metadata = gate.headers.as_metadata();
     let access = Access {
         accounts: accounts.clone(),
         store: store.clone(),
@@ -291,6 +292,7 @@ fn service(
         accounts: accounts.clone(),
         region: config.region.clone(),
         etag: config.etag,
+        token_metadata: token_metadata.into(),
         direct_io_from: config.direct_io.from_size(),
     };
     let mut builder = S3ServiceBuilder::new(operations);

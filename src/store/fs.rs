@@ -2,6 +2,7 @@
 //! directory descriptor, so that paths cannot escape and tests can see the order and inject errors.
 
 mod copy;
+mod direct;
 mod temp;
 mod xattr;
 
@@ -17,6 +18,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::key::TEMP_DIR;
+pub(crate) use direct::DirectFile;
 pub(crate) use temp::{Temp, random_bytes, random_name};
 
 /// A change to the file system.
@@ -30,6 +32,9 @@ pub enum FsOp {
     Write,
     /// Copying data between files.
     Copy,
+    /// Opening a file once more, past the page cache. Changes nothing; the other way is taken when it
+    /// fails.
+    OpenDirect,
     /// Setting or removing an attribute.
     SetAttribute,
     /// Making a file's data and attributes durable.
@@ -61,6 +66,7 @@ pub trait FsObserver: Send + Sync {
 pub(crate) struct Fs {
     observer: Option<Arc<dyn FsObserver>>,
     no_openat2: AtomicBool,
+    said: direct::Said,
     pub(crate) no_tmpfile: bool,
     pub(crate) no_copy_range: bool,
 }
@@ -98,6 +104,7 @@ impl Fs {
         Self {
             observer,
             no_openat2: AtomicBool::new(false),
+            said: direct::Said::default(),
             no_tmpfile: no_tmpfile || no_proc,
             no_copy_range,
         }
