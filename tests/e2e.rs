@@ -214,3 +214,56 @@ fn a_stock_sdk_works_with_it() {
     assert!(run.status.success(), "is python3-boto3 installed?\n{}", text(&run));
     assert!(text(&run).contains("all checks passed"), "{}", text(&run));
 }
+
+#[test]
+fn parts_are_checked_by_the_gateway_whatever_carries_them() {
+    let size = ["-key", "parts", "-size", "11MiB", "-n", "1", "-multipart", "5MiB", "-verify", "crc64"];
+    let with_rdma = Gateway::start(&["--rdma-ip", "127.0.0.1"]);
+    for flags in [&[][..], &["-std-s3"]] {
+        let run = with_rdma.cuobjtest(&[&size[..], flags].concat());
+        assert_eq!(run.status.code(), Some(0), "{flags:?}: {}", text(&run));
+        assert!(text(&run).contains("All checksums OK."), "{}", text(&run));
+        // The checksum that a gateway stores of the whole is what a later download is held against.
+        let run = with_rdma.cuobjtest(&["-key", "parts", "-get-only", "-n", "1"]);
+        assert_eq!(run.status.code(), Some(0), "{}", text(&run));
+        assert!(text(&run).contains("verified in 1 of 1 downloads"), "{}", text(&run));
+    }
+    let without = Gateway::start(&[]);
+    let run = without.cuobjtest(&[&size[..], &["-fall-back"]].concat());
+    assert_eq!(run.status.code(), Some(0), "{}", text(&run));
+    assert!(text(&run).contains("4 requests went over HTTP"), "{}", text(&run));
+}
+
+#[test]
+fn the_examples_run() {
+    let gateway = Gateway::start(&["--rdma-ip", "127.0.0.1"]);
+    let programs = Path::new(env!("CARGO_BIN_EXE_cuobjtest")).parent().unwrap().join("examples");
+    let example = |name: &str| {
+        Command::new(programs.join(name))
+            .args([&gateway.endpoint, "examples"])
+            .env("AWS_ACCESS_KEY_ID", ACCESS)
+            .env("AWS_SECRET_ACCESS_KEY", SECRET)
+            .env("CUDA_VISIBLE_DEVICES", "")
+            .output()
+            .unwrap_or_else(|e| panic!("{name} was not built (cargo build --examples): {e}"))
+    };
+    for (name, words) in [
+        ("host_memory", "all equal"),
+        ("multipart", "stored 33554432 bytes in 4 parts"),
+        ("class_callbacks", "cuObjGet moved 1048576 bytes, all equal"),
+    ] {
+        let run = example(name);
+        assert!(run.status.success() && text(&run).contains(words), "{name}: {}", text(&run));
+    }
+    let run = example("gpu_memory");
+    assert!(!run.status.success(), "{}", text(&run));
+    assert!(text(&run).contains("CUDA"), "{}", text(&run));
+    let [http_in, http_out, rdma_in, rdma_out] = gateway.bytes_moved();
+    let mib = f64::from(1 << 20);
+    assert_eq!([rdma_in, rdma_out], [(4.0 + 32.0 + 1.0) * mib, (4.0 + 1.0) * mib + 1000.0]);
+    // The two documents of the multipart upload.
+    assert!(http_in < 1000.0 && http_out < 1000.0, "{http_in} {http_out}");
+    let left: Vec<_> =
+        files(&gateway.root.path().join("examples")).into_iter().filter(|f| !f.contains("/locks/")).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
