@@ -8,6 +8,7 @@
 //! | `front`, `body`, `access_log`, [`metrics`] | around each request |
 //! | [`account`], `access`, `acl` | who may do what |
 //! | `s3`, `ops`, `headers`, `conditions`, `range`, `checksum` | S3 operations |
+//! | `cors`, `xml` | cross-origin requests, S3's documents |
 //! | `ingest`, `stream`, `blocking` | HTTP bodies to and from the store |
 //! | `rdma` | tokens, rules and replies of RDMA requests |
 
@@ -21,6 +22,7 @@ mod checksum;
 pub mod cli;
 mod conditions;
 pub mod config;
+mod cors;
 mod error;
 mod front;
 mod headers;
@@ -37,6 +39,7 @@ mod server;
 mod startup;
 mod stream;
 mod tls;
+mod xml;
 
 pub use listen::ListenAddress;
 pub use rdma::policy::Network;

@@ -112,4 +112,7 @@ operations! {
     get_bucket_ownership_controls: GetBucketOwnershipControlsInput => GetBucketOwnershipControlsOutput;
     put_bucket_ownership_controls: PutBucketOwnershipControlsInput => PutBucketOwnershipControlsOutput;
     delete_bucket_ownership_controls: DeleteBucketOwnershipControlsInput => DeleteBucketOwnershipControlsOutput;
+    get_bucket_cors: GetBucketCorsInput => GetBucketCorsOutput;
+    put_bucket_cors: PutBucketCorsInput => PutBucketCorsOutput;
+    delete_bucket_cors: DeleteBucketCorsInput => DeleteBucketCorsOutput;
 }

@@ -16,6 +16,7 @@ use super::access_log::AccessLog;
 use super::account::{AccountSource, Accounts, UsersFile};
 use super::blocking::Blocking;
 use super::config::{Config, RdmaConfig};
+use super::cors::Cors;
 use super::front::Front;
 use super::listen::{ListenAddress, Listener};
 use super::metrics::Metrics;
@@ -128,15 +129,16 @@ impl Gateway {
             ),
             None => None,
         };
+        let cors = Cors {
+            store: store.clone(),
+            blocking: blocking.clone(),
+            domains: match &*config.virtual_domains {
+                [] => None,
+                domains => Some(MultiDomain::new(domains)?),
+            },
+        };
         let service = service(&config, store, &accounts, &blocking, engine.clone(), &metrics)?;
-        let front = Front::new(
-            service,
-            Arc::clone(&metrics),
-            log.clone(),
-            config.max_requests,
-            config.health.clone(),
-            config.body_patience,
-        );
+        let front = Front::new(service, cors, accounts, Arc::clone(&metrics), log.clone(), &config);
         let mut listeners = Vec::new();
         for address in &config.listen {
             listeners.push(bind(address, config.socket_mode).await?);
