@@ -8,6 +8,7 @@
 //! | `front`, `body`, `access_log`, [`metrics`] | around each request |
 //! | [`account`], `access`, `acl` | who may do what |
 //! | `s3`, `ops`, `headers`, `conditions`, `range`, `checksum` | S3 operations |
+//! | `lifecycle` | rules by which objects expire, and their application |
 //! | `cors`, `xml` | cross-origin requests, S3's documents |
 //! | `ingest`, `stream`, `blocking` | HTTP bodies to and from the store |
 //! | `rdma` | tokens, rules and replies of RDMA requests |
@@ -27,6 +28,7 @@ mod error;
 mod front;
 mod headers;
 mod ingest;
+mod lifecycle;
 mod listen;
 pub mod metrics;
 mod ops;

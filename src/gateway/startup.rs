@@ -3,11 +3,13 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use s3s::host::MultiDomain;
 use s3s::service::S3ServiceBuilder;
 use s3s::validation::NameValidation;
+use time::OffsetDateTime;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
@@ -18,6 +20,7 @@ use super::blocking::Blocking;
 use super::config::{Config, RdmaConfig};
 use super::cors::Cors;
 use super::front::Front;
+use super::lifecycle::sweep::{Removed, sweep};
 use super::listen::{ListenAddress, Listener};
 use super::metrics::Metrics;
 use super::metrics::serve::serve as serve_metrics;
@@ -137,6 +140,8 @@ impl Gateway {
                 domains => Some(MultiDomain::new(domains)?),
             },
         };
+        let lifecycles = config.lifecycle_interval.filter(|_| !config.store.read_only);
+        let swept = store.clone();
         let service = service(&config, store, &accounts, &blocking, engine.clone(), &metrics)?;
         let front = Front::new(service, cors, accounts, Arc::clone(&metrics), log.clone(), &config);
         let mut listeners = Vec::new();
@@ -160,6 +165,9 @@ impl Gateway {
             limit: Arc::new(Semaphore::new(config.max_connections.clamp(1, Semaphore::MAX_PERMITS))),
             keep_alive: config.keep_alive,
         };
+        if let Some(interval) = lifecycles {
+            tokio::spawn(apply_lifecycles(swept, interval, stopped.clone()));
+        }
         let grace = grace(stopped.clone(), config.grace);
         let server = tokio::spawn(serve(listeners, connections, stopped, grace));
         Ok(Self { addresses, metrics_address, metrics, engine, log, certificate, stop, server, config })
@@ -228,6 +236,25 @@ async fn grace(mut stopped: watch::Receiver<bool>, limit: std::time::Duration) {
     tokio::time::sleep(limit).await;
 }
 
+/// Applies lifecycle rules each time `interval` has passed, until the signal to stop.
+async fn apply_lifecycles(store: Store, interval: Duration, mut stopped: watch::Receiver<bool>) {
+    while tokio::time::timeout(interval, stopped.wait_for(|s| *s)).await.is_err() {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (store, flag) = (store.clone(), Arc::clone(&stop));
+        let work = tokio::task::spawn_blocking(move || sweep(&store, OffsetDateTime::now_utc(), &flag));
+        tokio::select! {
+            removed = work => match removed {
+                Ok(removed) if removed != Removed::default() => {
+                    tracing::info!(?removed, "applied the lifecycle rules");
+                }
+                Ok(_) => {}
+                Err(error) => tracing::error!(%error, "applying lifecycle rules failed"),
+            },
+            _ = stopped.wait_for(|s| *s) => stop.store(true, Ordering::Relaxed),
+        }
+    }
+}
+
 async fn bind(address: &ListenAddress, mode: u32) -> Result<Listener, StartError> {
     Listener::bind(address, mode)
         .await
@@ -287,6 +314,7 @@ fn service(
         metrics: Arc::clone(metrics),
         accounts: accounts.clone(),
         region: config.region.clone(),
+        applies_lifecycles: config.lifecycle_interval.is_some(),
         etag: config.etag,
         direct_io_from: config.direct_io.from_size(),
     };
