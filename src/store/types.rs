@@ -151,6 +151,8 @@ pub struct ObjectAttributes {
     pub checksums: Option<Checksums>,
     /// Ends of the parts of a multipart object, cumulative.
     pub part_ends: Vec<u64>,
+    /// Base64 checksums of those parts, by the algorithm of `checksums`; none when some part has none.
+    pub part_checksums: Vec<String>,
     /// Retention and legal hold, raw, as their xattrs hold them.
     pub retention: Option<Vec<u8>>,
     /// See `retention`.

@@ -127,7 +127,7 @@ pub(crate) async fn put_object(
     let mut output = PutObjectOutput {
         e_tag: Some(headers::etag(&info.etag)),
         size: i64::try_from(received.size).ok(),
-        version_id: info.version_id.clone(),
+        version_id: headers::new_version(info),
         ..Default::default()
     };
     let stored: Checksums = checksum::stored(received.expected.chosen(), &received.digests);
