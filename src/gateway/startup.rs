@@ -286,6 +286,7 @@ fn service(
         blocking: blocking.clone(),
         gate,
         region: config.region.clone(),
+        default_ownership: config.default_ownership,
         read_only: config.store.read_only,
         metrics: Arc::clone(metrics),
     };
@@ -297,6 +298,7 @@ fn service(
         accounts: accounts.clone(),
         region: config.region.clone(),
         applies_lifecycles: config.lifecycle_interval.is_some(),
+        default_ownership: config.default_ownership,
         etag: config.etag,
         token_metadata: token_metadata.into(),
         direct_io_from: config.direct_io.from_size(),
