@@ -117,6 +117,8 @@ pub struct Config {
     pub health: Option<String>,
     /// File of the access log.
     pub access_log: Option<PathBuf>,
+    /// Time between applications of lifecycle rules; none: the rules are refused.
+    pub lifecycle_interval: Option<Duration>,
     /// Blocking calls at a time.
     pub concurrency: usize,
     /// Longest time for requests to end after the signal to stop.
@@ -159,6 +161,7 @@ impl Config {
             body_patience: Duration::from_secs(120),
             health: None,
             access_log: None,
+            lifecycle_interval: Some(Duration::from_secs(3600)),
             concurrency: 256,
             grace: Duration::from_secs(10),
             root: root.into(),

@@ -3,8 +3,10 @@
 mod attributes;
 mod bucket;
 mod copy;
+mod cors;
 mod delete;
 mod get;
+mod lifecycle;
 mod list;
 mod lock;
 mod multipart;
@@ -20,8 +22,12 @@ mod versions;
 pub(crate) use attributes::get_object_attributes;
 pub(crate) use bucket::{create_bucket, delete_bucket, get_bucket_location, head_bucket, list_buckets};
 pub(crate) use copy::{Source, copy_object, upload_part_copy};
+pub(crate) use cors::{delete_bucket_cors, get_bucket_cors, put_bucket_cors};
 pub(crate) use delete::{delete_object, delete_objects};
 pub(crate) use get::{get_object, head_object};
+pub(crate) use lifecycle::{
+    delete_bucket_lifecycle, get_bucket_lifecycle_configuration, put_bucket_lifecycle_configuration,
+};
 pub(crate) use list::{list_objects, list_objects_v2};
 pub(crate) use lock::{
     get_object_legal_hold, get_object_lock_configuration, get_object_retention, put_object_legal_hold,

@@ -23,8 +23,12 @@ pub(crate) struct ObjectService {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) accounts: Accounts,
     pub(crate) region: String,
+    /// Whether somebody applies lifecycle rules.
+    pub(crate) applies_lifecycles: bool,
     pub(crate) default_ownership: Ownership,
     pub(crate) etag: EtagMode,
+    /// Token headers under their names as metadata, which is not stored.
+    pub(crate) token_metadata: Arc<[String]>,
     /// RDMA writes of at least so many bytes bypass the page cache.
     pub(crate) direct_io_from: Option<u64>,
 }
@@ -126,4 +130,10 @@ operations! {
     get_bucket_ownership_controls: GetBucketOwnershipControlsInput => GetBucketOwnershipControlsOutput;
     put_bucket_ownership_controls: PutBucketOwnershipControlsInput => PutBucketOwnershipControlsOutput;
     delete_bucket_ownership_controls: DeleteBucketOwnershipControlsInput => DeleteBucketOwnershipControlsOutput;
+    get_bucket_lifecycle_configuration: GetBucketLifecycleConfigurationInput => GetBucketLifecycleConfigurationOutput;
+    put_bucket_lifecycle_configuration: PutBucketLifecycleConfigurationInput => PutBucketLifecycleConfigurationOutput;
+    delete_bucket_lifecycle: DeleteBucketLifecycleInput => DeleteBucketLifecycleOutput;
+    get_bucket_cors: GetBucketCorsInput => GetBucketCorsOutput;
+    put_bucket_cors: PutBucketCorsInput => PutBucketCorsOutput;
+    delete_bucket_cors: DeleteBucketCorsInput => DeleteBucketCorsOutput;
 }

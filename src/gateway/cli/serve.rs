@@ -49,6 +49,9 @@ pub struct ServeArguments {
     /// Path that answers 200 without signature, for load balancers
     #[arg(long, value_name = "PATH", env = "VGW_HEALTH", global = true, help_heading = SERVING)]
     pub health: Option<String>,
+    /// Time between applications of lifecycle rules; 0 refuses such rules
+    #[arg(long, value_name = "SECONDS", env = "VGW_LIFECYCLE_INTERVAL", default_value = "3600", value_parser = seconds, global = true, help_heading = SERVING)]
+    pub lifecycle_interval: Duration,
     /// Refuse every change
     #[arg(long, env = "VGW_READ_ONLY", value_parser = FalseyValueParser::new(), global = true, help_heading = SERVING)]
     pub readonly: bool,
@@ -128,6 +131,7 @@ impl ServeArguments {
             return Err(format!("--health: {path:?} is no path; it must start with /"));
         }
         config.health.clone_from(&self.health);
+        config.lifecycle_interval = Some(self.lifecycle_interval).filter(|interval| !interval.is_zero());
         config.store.read_only = self.readonly;
         config.store.relaxed_bucket_names = self.disable_strict_bucket_names;
         config.iam_dir.clone_from(&self.iam_dir);

@@ -42,6 +42,13 @@ impl Encoding {
         if self.url { utf8_percent_encode(&text, URL).to_string() } else { text }
     }
 
+    /// The prefix that a ListObjects names, as sent: SDKs decode it in answers of ListObjectsV2 only.
+    /// What XML cannot carry is encoded all the same.
+    pub(super) fn echoed(self, text: String) -> String {
+        let unspeakable = |c: char| c < ' ' && !matches!(c, '\t' | '\n' | '\r');
+        if text.contains(unspeakable) { self.text(text) } else { text }
+    }
+
     pub(super) fn kind(self) -> Option<EncodingType> {
         self.url.then(|| EncodingType::from_static(EncodingType::URL))
     }
@@ -135,7 +142,7 @@ pub(crate) async fn list_objects(
     let entries = shown(page, encoding, Some(bucket));
     Ok(S3Response::new(ListObjectsOutput {
         name: Some(input.bucket),
-        prefix: Some(encoding.text(input.prefix.unwrap_or_default())),
+        prefix: Some(encoding.echoed(input.prefix.unwrap_or_default())),
         marker: Some(encoding.text(input.marker.unwrap_or_default())),
         max_keys: i32::try_from(max_keys).ok(),
         is_truncated: Some(next.is_some()),

@@ -7,13 +7,13 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::gateway::access::{Action, Admission};
-use crate::gateway::error::s3;
+use crate::gateway::error::{s3, s3_status};
 use crate::gateway::s3::{Extras, ObjectService};
 use crate::store::object_lock::{Retention, default_retention, is_enabled};
 use crate::store::{Store, Versioning};
 
 /// The bucket attribute with the configuration.
-const ATTRIBUTE: &str = "bucket-lock";
+pub(super) const ATTRIBUTE: &str = "bucket-lock";
 
 fn missing() -> s3s::S3Error {
     s3(S3ErrorCode::InvalidRequest, "Bucket is missing Object Lock Configuration")
@@ -135,7 +135,7 @@ pub(crate) async fn get_object_lock_configuration(
     let configuration: Option<StoredConfiguration> =
         value.as_deref().and_then(|json| serde_json::from_slice(json).ok());
     let Some(configuration) = configuration.filter(|c| c.enabled) else {
-        return Err(crate::gateway::error::s3_status(
+        return Err(s3_status(
             S3ErrorCode::ObjectLockConfigurationNotFoundError,
             http::StatusCode::NOT_FOUND,
             "Object Lock configuration does not exist for this bucket",
@@ -180,8 +180,9 @@ pub(crate) async fn put_object_lock_configuration(
                     return Err(malformed("give either Days or Years"));
                 }
                 (Some(n), None) | (None, Some(n)) if n <= 0 => {
-                    return Err(s3(
-                        S3ErrorCode::InvalidArgument,
+                    return Err(s3_status(
+                        S3ErrorCode::Custom("InvalidRetentionPeriod".into()),
+                        http::StatusCode::BAD_REQUEST,
                         "Default retention period must be a positive integer value.",
                     ));
                 }
@@ -253,7 +254,7 @@ pub(crate) async fn put_object_retention(
 }
 
 fn no_lock(what: &str) -> s3s::S3Error {
-    crate::gateway::error::s3_status(
+    s3_status(
         S3ErrorCode::NoSuchObjectLockConfiguration,
         http::StatusCode::NOT_FOUND,
         format!("The specified object does not have a {what}"),

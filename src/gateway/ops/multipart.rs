@@ -218,7 +218,7 @@ pub(crate) async fn complete_multipart_upload(
         key: Some(key),
         e_tag: Some(headers::etag(&info.etag)),
         checksum_type: checksums.map(|c| checksum::kind(c.kind)),
-        version_id: info.version_id.clone(),
+        version_id: headers::new_version(&info),
         ..Default::default()
     };
     set_checksums!(output, checksums);

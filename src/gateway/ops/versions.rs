@@ -7,6 +7,7 @@ use super::list::{Encoding, count, owner_of};
 use crate::gateway::checksum;
 use crate::gateway::error::s3;
 use crate::gateway::s3::{Extras, ObjectService};
+use crate::store::object_lock::is_enabled;
 use crate::store::{ListVersionsRequest, VersionPage, Versioning};
 
 pub(crate) async fn get_bucket_versioning(
@@ -42,7 +43,23 @@ pub(crate) async fn put_bucket_versioning(
         Some(BucketVersioningStatus::SUSPENDED) => Versioning::Suspended,
         _ => return Err(s3(S3ErrorCode::MalformedXML, "the Status of versioning is Enabled or Suspended")),
     };
-    service.on_store(move |store| store.set_versioning(&input.bucket, state)).await?;
+    let bucket = input.bucket;
+    let locked = service
+        .on_store(move |store| {
+            let locked = is_enabled(store.bucket_attribute(&bucket, super::lock::ATTRIBUTE)?.as_deref());
+            if !(locked && state == Versioning::Suspended) {
+                store.set_versioning(&bucket, state)?;
+                return Ok(false);
+            }
+            Ok(true)
+        })
+        .await?;
+    if locked {
+        return Err(s3(
+            S3ErrorCode::InvalidBucketState,
+            "An Object Lock configuration is present on this bucket, so the versioning state cannot be changed.",
+        ));
+    }
     Ok(S3Response::new(PutBucketVersioningOutput {}))
 }
 
