@@ -27,6 +27,7 @@ use super::account::{Account, Accounts, Role};
 use super::blocking::Blocking;
 use super::config::Ownership;
 use super::error::s3;
+use super::headers::tags_from_form;
 use super::metrics::Metrics;
 use super::ops::Source;
 use super::rdma::gate::Gate;
@@ -311,10 +312,11 @@ impl S3Access for Access {
     async fn post_object(&self, req: &mut S3Request<PostObjectInput>) -> S3Result<()> {
         // What a PUT says by headers, a form says by fields.
         let mut fields = HeaderMap::new();
-        let acl = req.input.acl.as_ref().map(|acl| acl.as_str());
-        for (name, value) in [("x-amz-acl", acl), ("x-amz-tagging", req.input.tagging.as_deref())] {
-            if let Some(value) = value.and_then(|v| HeaderValue::from_bytes(v.as_bytes()).ok()) {
-                fields.insert(name, value);
+        let acl = req.input.acl.clone();
+        let tags = req.input.tagging.as_deref().map(tags_from_form).transpose()?;
+        for (name, there) in [("x-amz-acl", acl.is_some()), ("x-amz-tagging", tags.is_some())] {
+            if there {
+                fields.insert(name, HeaderValue::from_static("in the form"));
             }
         }
         let key = req.input.key.clone();
@@ -323,7 +325,12 @@ impl S3Access for Access {
             undecided.asked.key = Some(key);
             let values = &mut undecided.admission.values;
             values.set("s3:authType", "POST");
-            request::set_fields(values, &fields);
+            if let Some(acl) = acl {
+                values.set("s3:x-amz-acl", acl.as_str());
+            }
+            if let Some(tags) = tags {
+                request::set_request_tags(values, &tags);
+            }
         })
         .await
     }

@@ -177,9 +177,8 @@ async fn who_owns_what_others_put(ownership: Ownership, plain: &str, given: &str
     let put = |key: &str| people.by("bob", Method::PUT, &format!("/shop/{key}")).body("x");
     put("plain").send().await.ok();
     put("given").header("x-amz-acl", "bucket-owner-full-control").send().await.ok();
-    let eves = People::get;
     for (key, owner) in [("plain", plain), ("given", given)] {
-        let acl = eves(&people, "eve", &format!("/shop/{key}?acl")).await.ok();
+        let acl = people.get("eve", &format!("/shop/{key}?acl")).await.ok();
         assert_eq!(acl.elements("ID")[0], owner, "{key}");
     }
     let private = put("private").header("x-amz-acl", "private").send().await;

@@ -106,10 +106,13 @@ pub(crate) async fn put_object(
     if let Some(metadata) = &mut metadata {
         metadata.retain(|name, _| !service.token_metadata.iter().any(|t| t.eq_ignore_ascii_case(name)));
     }
-    service.check_owner(&req.input.bucket, req.input.expected_bucket_owner.as_deref()).await?;
     let source = service.source(&req, body, req.input.content_length)?;
     let expected = service.expected(&req, &source)?;
     let mut attributes = headers::attributes(&req.headers, metadata)?;
+    // Of a PUT it is the header, which was read with the others.
+    if let Some(form) = req.input.tagging.as_deref().filter(|_| !req.headers.contains_key("x-amz-tagging")) {
+        attributes.tags = headers::tags_from_form(form)?;
+    }
     attributes.acl = service.new_object_acl(&req, req.input.acl.as_ref())?;
     let lock = LockHeaders::read(&req.headers)?;
     let request = PutRequest {
