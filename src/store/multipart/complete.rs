@@ -29,6 +29,7 @@ struct Plan {
     ends: Vec<u64>,
     etag: String,
     checksums: Option<Checksums>,
+    part_checksums: Vec<String>,
 }
 
 impl Inner {
@@ -74,10 +75,15 @@ impl Inner {
         let mut raw: Raw = upload.raw.clone();
         raw.insert(name::ETAG.to_owned(), format!("\"{}\"", plan.etag).into_bytes());
         raw.remove(name::CHECKSUMS);
+        raw.remove(name::INITIATOR);
         if let Some(checksums) = &plan.checksums {
             raw.insert(name::CHECKSUMS.to_owned(), encode_checksums(checksums));
         }
-        let parts = ObjectAttributes { part_ends: plan.ends.clone(), ..Default::default() };
+        let parts = ObjectAttributes {
+            part_ends: plan.ends.clone(),
+            part_checksums: plan.part_checksums.clone(),
+            ..Default::default()
+        };
         raw.extend(encode(&parts, Some(id)));
         let temp = self.assemble(&bucket, &key, &upload, &plan.pieces)?;
         let info = self.publish(&bucket, &key, temp, raw, &request.conditions, Purpose::Object)?;
@@ -160,7 +166,8 @@ impl Inner {
             }
         }
         let etag = whole_etag(&pieces, checksums.as_ref());
-        Ok(Plan { pieces, ends, etag, checksums })
+        let part_checksums = part_checksums(checksums.as_ref(), &pieces);
+        Ok(Plan { pieces, ends, etag, checksums, part_checksums })
     }
 
     /// Computes a checksum over all parts by reading them.
@@ -227,6 +234,13 @@ fn whole_checksums(declared: Option<(String, ChecksumType)>, pieces: &[Piece]) -
         }
     };
     Some(Checksums { values: [(algorithm.clone(), value)].into(), algorithm, kind })
+}
+
+/// The parts' own checksums by the object's algorithm, when all of them have one.
+fn part_checksums(whole: Option<&Checksums>, pieces: &[Piece]) -> Vec<String> {
+    let Some(whole) = whole else { return Vec::new() };
+    let value = |piece: &Piece| piece.info.checksums.as_ref()?.values.get(&whole.algorithm).cloned();
+    pieces.iter().map(value).collect::<Option<_>>().unwrap_or_default()
 }
 
 /// The CRC of joined data from those of its pieces.
