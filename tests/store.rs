@@ -10,6 +10,8 @@ mod durability;
 mod layout;
 #[path = "store/listing.rs"]
 mod listing;
+#[path = "proof/mount.rs"]
+mod mount;
 #[path = "store/multipart.rs"]
 mod multipart;
 #[path = "store/objects.rs"]
@@ -20,5 +22,11 @@ mod observer;
 mod places;
 #[path = "store/races.rs"]
 mod races;
+#[path = "store/space.rs"]
+mod space;
+#[path = "store/trail.rs"]
+mod trail;
+#[path = "store/upkeep.rs"]
+mod upkeep;
 #[path = "store/versions.rs"]
 mod versions;
