@@ -4,10 +4,12 @@
 //! | module | holds |
 //! |---|---|
 //! | [`cli`], [`config`] | what was typed, and what it means |
-//! | `startup`, `server`, `listen`, `tls` | from a [`Config`](config::Config) to served connections and back |
+//! | `startup`, `server`, `listen`, `tls`, `upkeep` | from a [`Config`](config::Config) to served connections and back |
 //! | `front`, `body`, `access_log`, [`metrics`] | around each request |
-//! | [`account`], `access`, `acl` | who may do what |
+//! | [`account`], `access`, `acl`, `policy` | who may do what |
 //! | `s3`, `ops`, `headers`, `conditions`, `range`, `checksum` | S3 operations |
+//! | `lifecycle` | rules by which objects expire, and their application |
+//! | `cors`, `xml` | cross-origin requests, S3's documents |
 //! | `ingest`, `stream`, `blocking` | HTTP bodies to and from the store |
 //! | `rdma` | tokens, rules and replies of RDMA requests |
 
@@ -21,13 +23,16 @@ mod checksum;
 pub mod cli;
 mod conditions;
 pub mod config;
+mod cors;
 mod error;
 mod front;
 mod headers;
 mod ingest;
+mod lifecycle;
 mod listen;
 pub mod metrics;
 mod ops;
+mod policy;
 mod range;
 mod rdma;
 mod request;
@@ -37,6 +42,8 @@ mod server;
 mod startup;
 mod stream;
 mod tls;
+mod upkeep;
+mod xml;
 
 pub use listen::ListenAddress;
 pub use rdma::policy::Network;

@@ -1,26 +1,39 @@
 //! Around every request: its id, limits, health, counters, access log, and the last touch on answers.
 
+mod answer;
+mod prepare;
+mod version2;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use s3s::service::S3Service;
-use s3s::{Body, S3ErrorCode};
+use s3s::{Body, S3Error, S3ErrorCode};
+use time::OffsetDateTime;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use answer::touched;
+use prepare::prepare;
+
 use super::access_log::{AccessLog, Entry};
+use super::account::Accounts;
 use super::body::{CountedRequest, ObservedResponse, ResponseObserver};
+use super::config::Config;
+use super::cors::Cors;
 use super::error::s3;
 use super::listen::Ends;
 use super::metrics::{Finished, Metrics};
+use super::rdma::foreign;
 use super::request::{Carrier, RequestContext};
 
 /// What all requests of a gateway pass through. Share it in an `Arc`.
 pub(crate) struct Front {
     service: S3Service,
+    cors: Cors,
+    accounts: Accounts,
     metrics: Arc<Metrics>,
     log: Option<AccessLog>,
     requests: Arc<Semaphore>,
@@ -43,17 +56,28 @@ pub(crate) type ResponseBody = ObservedResponse<Body, Finish>;
 impl Front {
     pub(crate) fn new(
         service: S3Service,
+        cors: Cors,
+        accounts: Accounts,
         metrics: Arc<Metrics>,
         log: Option<AccessLog>,
-        max_requests: usize,
-        health: Option<String>,
-        body_patience: Duration,
+        config: &Config,
     ) -> Self {
         let mut seed = [0; 8];
         // Only to tell the ids of one start from those of another.
         let id_base = getrandom::fill(&mut seed).map_or(0, |()| u64::from_le_bytes(seed));
-        let requests = Arc::new(Semaphore::new(max_requests.clamp(1, Semaphore::MAX_PERMITS)));
-        Self { service, metrics, log, requests, health, body_patience, id_base, id_next: AtomicU64::new(0) }
+        let requests = Arc::new(Semaphore::new(config.max_requests.clamp(1, Semaphore::MAX_PERMITS)));
+        Self {
+            service,
+            cors,
+            accounts,
+            metrics,
+            log,
+            requests,
+            health: config.health.clone(),
+            body_patience: config.body_patience,
+            id_base,
+            id_next: AtomicU64::new(0),
+        }
     }
 
     fn next_id(&self) -> String {
@@ -68,7 +92,8 @@ impl Front {
         ends: Ends,
         tls: Option<&'static str>,
     ) -> Response<ResponseBody> {
-        let context = Arc::new(RequestContext::new(self.next_id(), ends.peer, ends.local, req.headers()));
+        let context =
+            Arc::new(RequestContext::new(self.next_id(), ends.peer, ends.local, tls, req.headers()));
         self.metrics.request_started();
         let mut finish = Finish {
             metrics: Arc::clone(&self.metrics),
@@ -85,13 +110,17 @@ impl Front {
         let answer = if self.is_health(&req) {
             context.outcome().operation = Some("Health");
             Response::new(Body::empty())
+        } else if let Some(refusal) = foreign::control(req.method(), req.uri().path()) {
+            self.metrics.rdma_declined();
+            error_answer(refusal)
         } else if let Ok(permit) = Arc::clone(&self.requests).try_acquire_owned() {
             finish.permit = Some(permit);
             self.answer(req, &context).await
         } else {
             error_response(S3ErrorCode::SlowDown, "Please reduce your request rate.")
         };
-        let mut answer = touched(answer, head, &context.id, &mut finish.error);
+        let operation = context.outcome().operation;
+        let mut answer = touched(answer, head, operation, &context.id, &mut finish.error);
         finish.status = answer.status().as_u16();
         finish.turned = Some(Instant::now());
         if let Ok(id) = HeaderValue::try_from(context.id.as_str()) {
@@ -102,6 +131,22 @@ impl Front {
     }
 
     async fn answer(&self, req: Request<Incoming>, context: &Arc<RequestContext>) -> Response<Body> {
+        if req.method() == Method::OPTIONS {
+            context.outcome().operation = Some("Preflight");
+            return self.cors.preflight(&req).await.unwrap_or_else(error_answer);
+        }
+        let crossing = self.cors.crossing(&req);
+        let mut answer = self.passed_on(req, context).await;
+        if let Some(crossing) = crossing {
+            answer.headers_mut().extend(self.cors.headers(&crossing).await);
+        }
+        answer
+    }
+
+    async fn passed_on(&self, mut req: Request<Incoming>, context: &Arc<RequestContext>) -> Response<Body> {
+        if let Err(error) = prepare(&mut req, &self.accounts, OffsetDateTime::now_utc()) {
+            return error_answer(error);
+        }
         let metrics = Arc::clone(&self.metrics);
         let patience = self.body_patience;
         let mut req = req.map(|body| Body::http_body(CountedRequest::new(body, metrics, patience)));
@@ -126,77 +171,15 @@ impl Front {
 }
 
 fn error_response(code: S3ErrorCode, message: &str) -> Response<Body> {
-    s3(code, message).to_http_response().unwrap_or_else(|_| {
+    error_answer(s3(code, message))
+}
+
+fn error_answer(error: S3Error) -> Response<Body> {
+    error.to_http_response().unwrap_or_else(|_| {
         let mut answer = Response::new(Body::empty());
         *answer.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
         answer
     })
-}
-
-/// Makes an answer of s3s what HTTP and S3 want it to be, and notes the error code in it.
-fn touched(answer: Response<Body>, head: bool, id: &str, code: &mut Option<String>) -> Response<Body> {
-    let (mut parts, mut body) = answer.into_parts();
-    if parts.status == StatusCode::NOT_MODIFIED {
-        // RFC 9110 section 15.4.5: no content.
-        for name in [header::CONTENT_LENGTH, header::CONTENT_TYPE] {
-            parts.headers.remove(name);
-        }
-        return Response::from_parts(parts, Body::empty());
-    }
-    if head && parts.status == StatusCode::OK && parts.headers.contains_key(header::CONTENT_RANGE) {
-        parts.status = StatusCode::PARTIAL_CONTENT;
-    }
-    if parts.status.as_u16() >= 400
-        && let Some(document) = body.bytes()
-        && let Some(extended) = with_request_id(&document, id, code)
-    {
-        body = Body::from(extended);
-        parts.headers.remove(header::CONTENT_LENGTH);
-    }
-    Response::from_parts(parts, body)
-}
-
-/// Adds the request's id to an error document, and a text where s3s has none.
-fn with_request_id(document: &Bytes, id: &str, code: &mut Option<String>) -> Option<Vec<u8>> {
-    let text = std::str::from_utf8(document).ok()?;
-    let start = text.find("<Code>")? + "<Code>".len();
-    let name = text[start..].split('<').next()?;
-    *code = Some(name.to_owned());
-    if text.contains("<RequestId>") {
-        return None;
-    }
-    let end = text.rfind("</Error>")?;
-    let message = if text.contains("<Message>") {
-        String::new()
-    } else {
-        format!("<Message>{}</Message>", usual_message(name))
-    };
-    Some(format!("{}{message}<RequestId>{id}</RequestId>{}", &text[..end], &text[end..]).into_bytes())
-}
-
-/// What is to be said of errors that s3s raises without a text.
-fn usual_message(code: &str) -> &'static str {
-    match code {
-        "InvalidBucketName" => {
-            "The specified bucket is not valid: names have 3 to 63 lower-case letters, digits, dots and hyphens."
-        }
-        "SignatureDoesNotMatch" => {
-            "The request signature we calculated does not match the signature you provided. Check your key and signing method."
-        }
-        "KeyTooLongError" => "Your key is too long.",
-        "InvalidURI" => "Couldn't parse the specified URI.",
-        "MalformedXML" => {
-            "The XML you provided was not well-formed or did not validate against our published schema."
-        }
-        "MethodNotAllowed" => "The specified method is not allowed against this resource.",
-        "MissingContentLength" => "You must provide the Content-Length HTTP header.",
-        "IncompleteBody" => "The body does not have the number of bytes that the headers state.",
-        "AccessDenied" => "Access Denied",
-        "NotImplemented" => "A header or operation that you asked for is not implemented.",
-        "MaxMessageLengthExceeded" => "Your request was too big.",
-        "InternalError" => "We encountered an internal error. Please try again.",
-        _ => "The request cannot be served.",
-    }
 }
 
 /// What the access log says of a request's head.
@@ -329,40 +312,5 @@ impl Drop for Finish {
             carrier: outcome.carrier.name(),
             moved,
         });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn answer_of(status: u16, body: &str) -> Response<Body> {
-        let mut answer = Response::new(Body::from(body.to_owned()));
-        *answer.status_mut() = StatusCode::from_u16(status).unwrap();
-        answer
-    }
-
-    #[test]
-    fn errors_get_the_request_id() {
-        let mut code = None;
-        let document = "<?xml version=\"1.0\"?><Error><Code>NoSuchKey</Code></Error>";
-        let answer = touched(answer_of(404, document), false, "ABC", &mut code);
-        let text = String::from_utf8(answer.into_body().bytes().unwrap().to_vec()).unwrap();
-        assert!(text.ends_with("</Message><RequestId>ABC</RequestId></Error>"), "{text}");
-        assert_eq!(code.as_deref(), Some("NoSuchKey"));
-        let document = "<Error><Code>X</Code><Message>m</Message></Error>";
-        let answer = touched(answer_of(400, document), false, "ABC", &mut code);
-        let text = String::from_utf8(answer.into_body().bytes().unwrap().to_vec()).unwrap();
-        assert_eq!(text, "<Error><Code>X</Code><Message>m</Message><RequestId>ABC</RequestId></Error>");
-    }
-
-    #[test]
-    fn a_304_has_no_body_and_a_ranged_head_is_206() {
-        let mut code = None;
-        let not_modified = touched(answer_of(304, "<Error>"), false, "", &mut code);
-        assert!(not_modified.into_body().bytes().unwrap().is_empty());
-        let mut ranged = answer_of(200, "");
-        ranged.headers_mut().insert(header::CONTENT_RANGE, HeaderValue::from_static("bytes 0-0/1"));
-        assert_eq!(touched(ranged, true, "", &mut code).status(), StatusCode::PARTIAL_CONTENT);
     }
 }

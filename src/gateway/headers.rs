@@ -8,7 +8,7 @@ use s3s::dto::{self, ETag, Timestamp, TimestampFormat};
 use s3s::{S3ErrorCode, S3Result};
 
 use super::error::{s3, s3_status};
-use crate::store::ObjectAttributes;
+use crate::store::{ObjectAttributes, ObjectInfo};
 
 /// Most bytes of user metadata, names and values together.
 const METADATA_LIMIT: usize = 2048;
@@ -44,11 +44,12 @@ pub(crate) fn attributes(headers: &HeaderMap, metadata: Option<dto::Metadata>) -
 
 /// `aws-chunked` describes the transfer, not the object.
 fn without_framing(value: &str) -> Option<String> {
-    let kept: Vec<&str> = value
-        .split(',')
-        .map(str::trim)
-        .filter(|e| !e.is_empty() && !e.eq_ignore_ascii_case("aws-chunked"))
-        .collect();
+    let is_framing = |e: &str| e.trim().eq_ignore_ascii_case("aws-chunked");
+    if !value.split(',').any(is_framing) {
+        return Some(value.to_owned());
+    }
+    let kept: Vec<&str> =
+        value.split(',').filter(|e| !is_framing(e)).map(str::trim).filter(|e| !e.is_empty()).collect();
     (!kept.is_empty()).then(|| kept.join(","))
 }
 
@@ -82,9 +83,8 @@ fn checked_metadata(metadata: Option<dto::Metadata>) -> S3Result<BTreeMap<String
 fn refuse_unsupported(headers: &HeaderMap) -> S3Result<()> {
     for name in headers.keys() {
         let name = name.as_str();
-        let unsupported = name.starts_with("x-amz-server-side-encryption")
-            || name.starts_with("x-amz-grant-")
-            || name == "x-amz-write-offset-bytes";
+        let unsupported =
+            name.starts_with("x-amz-server-side-encryption") || name == "x-amz-write-offset-bytes";
         if unsupported {
             return Err(s3(S3ErrorCode::NotImplemented, format!("{name} is not implemented")));
         }
@@ -94,14 +94,7 @@ fn refuse_unsupported(headers: &HeaderMap) -> S3Result<()> {
     {
         return Err(s3(S3ErrorCode::InvalidStorageClass, "The only storage class here is STANDARD"));
     }
-    match headers.get("x-amz-acl").map(|v| v.to_str().unwrap_or("")) {
-        None | Some("private" | "bucket-owner-full-control") => Ok(()),
-        Some(_) => Err(s3_status(
-            S3ErrorCode::Custom("AccessControlListNotSupported".into()),
-            StatusCode::BAD_REQUEST,
-            "The bucket does not allow ACLs",
-        )),
-    }
+    Ok(())
 }
 
 /// Reads `x-amz-tagging`, `k1=v1&k2=v2` with percent-encoding.
@@ -130,12 +123,11 @@ pub(crate) fn tags_from_header(value: &str) -> S3Result<BTreeMap<String, String>
 /// Tags within S3's limits: so many, keys to 128 and values to 256 characters, no key twice.
 ///
 /// # Errors
-/// `BadRequest`-class errors that name the tag.
+/// `InvalidTag`.
 pub(crate) fn checked_tags(pairs: Vec<(String, String)>, most: usize) -> S3Result<BTreeMap<String, String>> {
     if pairs.len() > most {
-        return Err(s3_status(
-            S3ErrorCode::Custom("BadRequest".into()),
-            StatusCode::BAD_REQUEST,
+        return Err(s3(
+            S3ErrorCode::InvalidTag,
             format!("{} tags are more than the {most} that are allowed", pairs.len()),
         ));
     }
@@ -152,6 +144,12 @@ pub(crate) fn checked_tags(pairs: Vec<(String, String)>, most: usize) -> S3Resul
         }
     }
     Ok(tags)
+}
+
+/// The version id that an upload is answered with: none where no new version came to be, which is
+/// also so while versioning is suspended.
+pub(crate) fn new_version(info: &ObjectInfo) -> Option<String> {
+    info.version_id.clone().filter(|id| id != "null")
 }
 
 /// An ETag of the store as s3s wants it.
@@ -207,13 +205,13 @@ mod tests {
     #[test_case("aws-chunked,gzip" => Some("gzip".into()))]
     #[test_case("gzip, AWS-Chunked" => Some("gzip".into()))]
     #[test_case("gzip" => Some("gzip".into()))]
+    #[test_case("deflate, gzip" => Some("deflate, gzip".into()))]
     fn framing(value: &str) -> Option<String> {
         attributes(&headers(&[("content-encoding", value)]), None).unwrap().content_encoding
     }
 
     #[test_case("x-amz-server-side-encryption", "AES256" => "NotImplemented")]
     #[test_case("x-amz-storage-class", "GLACIER" => "InvalidStorageClass")]
-    #[test_case("x-amz-acl", "public-read" => "AccessControlListNotSupported")]
     #[test_case("x-amz-website-redirect-location", "ftp://x" => "InvalidRedirectLocation")]
     #[test_case("x-amz-tagging", "a=1&a=2" => "InvalidTag")]
     fn never_ignored(name: &'static str, value: &str) -> String {

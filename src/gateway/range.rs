@@ -63,11 +63,7 @@ pub(crate) fn resolve(
 
 /// The bytes of a part; an object uploaded in one piece is its own part 1.
 fn part_extent(total: u64, part: i32, part_ends: &[u64]) -> S3Result<Extent> {
-    let out_of_range = || {
-        let mut error = s3(S3ErrorCode::InvalidPart, "The requested partnumber is not satisfiable");
-        error.set_status_code(http::StatusCode::RANGE_NOT_SATISFIABLE);
-        error
-    };
+    let out_of_range = || s3(S3ErrorCode::InvalidPart, "The requested partnumber is not satisfiable");
     let index = usize::try_from(part).ok().and_then(|n| n.checked_sub(1)).ok_or_else(|| {
         s3(S3ErrorCode::InvalidArgument, "Part number must be an integer between 1 and 10000")
     })?;

@@ -16,6 +16,7 @@ use super::access_log::AccessLog;
 use super::account::{AccountSource, Accounts, UsersFile};
 use super::blocking::Blocking;
 use super::config::{Config, RdmaConfig};
+use super::cors::Cors;
 use super::front::Front;
 use super::listen::{ListenAddress, Listener};
 use super::metrics::Metrics;
@@ -26,6 +27,7 @@ use super::rdma::token::TokenHeaders;
 use super::s3::ObjectService;
 use super::server::{Connections, serve};
 use super::tls::{Certificate, TlsError};
+use super::upkeep::{apply_lifecycles, sweep_regularly};
 use crate::rdma::provider::Maker;
 use crate::rdma::{CuServer, HostMemory, Provider};
 use crate::store::{self, Store};
@@ -128,15 +130,17 @@ impl Gateway {
             ),
             None => None,
         };
+        let cors = Cors {
+            store: store.clone(),
+            blocking: blocking.clone(),
+            domains: match &*config.virtual_domains {
+                [] => None,
+                domains => Some(MultiDomain::new(domains)?),
+            },
+        };
+        let kept = (!config.store.read_only).then(|| store.clone());
         let service = service(&config, store, &accounts, &blocking, engine.clone(), &metrics)?;
-        let front = Front::new(
-            service,
-            Arc::clone(&metrics),
-            log.clone(),
-            config.max_requests,
-            config.health.clone(),
-            config.body_patience,
-        );
+        let front = Front::new(service, cors, accounts, Arc::clone(&metrics), log.clone(), &config);
         let mut listeners = Vec::new();
         for address in &config.listen {
             listeners.push(bind(address, config.socket_mode).await?);
@@ -150,6 +154,12 @@ impl Gateway {
         let (stop, stopped) = watch::channel(false);
         if let Some(listener) = metrics_listener {
             tokio::spawn(serve_metrics(listener, Arc::clone(&metrics), engine.clone(), stopped.clone()));
+        }
+        if let Some(store) = kept {
+            if let Some(interval) = config.lifecycle_interval {
+                tokio::spawn(apply_lifecycles(store.clone(), interval, stopped.clone()));
+            }
+            tokio::spawn(sweep_regularly(store, config.store.sweep_after, stopped.clone()));
         }
         let connections = Connections {
             front: Arc::new(front),
@@ -269,12 +279,14 @@ fn service(
             allow_unsigned: config.tokens.allow_unsigned,
         },
     };
+    let token_metadata = gate.headers.as_metadata();
     let access = Access {
         accounts: accounts.clone(),
         store: store.clone(),
         blocking: blocking.clone(),
         gate,
         region: config.region.clone(),
+        default_ownership: config.default_ownership,
         read_only: config.store.read_only,
         metrics: Arc::clone(metrics),
     };
@@ -285,7 +297,10 @@ fn service(
         metrics: Arc::clone(metrics),
         accounts: accounts.clone(),
         region: config.region.clone(),
+        applies_lifecycles: config.lifecycle_interval.is_some(),
+        default_ownership: config.default_ownership,
         etag: config.etag,
+        token_metadata: token_metadata.into(),
         direct_io_from: config.direct_io.from_size(),
     };
     let mut builder = S3ServiceBuilder::new(operations);

@@ -39,6 +39,10 @@ pub(crate) mod name {
     pub(crate) const PART_CRC64NVME: &str = "part-crc64nvme";
     /// Ours: the file's identity when its ETag was stored.
     pub(crate) const STAMP: &str = "vgwrdma.stamp";
+    /// Ours: the checksums of a multipart object's parts.
+    pub(crate) const PART_CHECKSUMS: &str = "vgwrdma.part-checksums";
+    /// Ours: the account that started an upload.
+    pub(crate) const INITIATOR: &str = "vgwrdma.initiator";
     /// Ours: where the attributes are that do not fit beside the inode.
     pub(crate) const OVERFLOW: &str = "vgwrdma.overflow";
 }
@@ -47,7 +51,7 @@ pub(crate) mod name {
 pub(crate) type Raw = BTreeMap<String, Vec<u8>>;
 
 /// All attributes that belong to the object itself; a directory that is an object no more loses them.
-pub(crate) const OBJECT_NAMES: [&str; 18] = [
+pub(crate) const OBJECT_NAMES: [&str; 19] = [
     name::ETAG,
     name::CONTENT_TYPE,
     name::CONTENT_ENCODING,
@@ -66,6 +70,7 @@ pub(crate) const OBJECT_NAMES: [&str; 18] = [
     name::MULTIPART,
     name::ACL,
     name::STAMP,
+    name::PART_CHECKSUMS,
 ];
 
 /// The attributes as they are stored. `upload_id` goes with the parts' ends.
@@ -91,6 +96,9 @@ pub(crate) fn encode(attributes: &ObjectAttributes, upload_id: Option<&str>) -> 
     }
     if !attributes.part_ends.is_empty() {
         put(name::MULTIPART, encode_parts(upload_id.unwrap_or_default(), &attributes.part_ends));
+    }
+    if !attributes.part_checksums.is_empty() {
+        put(name::PART_CHECKSUMS, compressed(to_json(&attributes.part_checksums)));
     }
     if let Some(retention) = &attributes.retention {
         put(name::RETENTION, retention.clone());
@@ -139,6 +147,10 @@ pub(crate) fn decode(raw: &Raw) -> ObjectAttributes {
             .get(name::MULTIPART)
             .and_then(|v| decode_parts(v))
             .map(|m| m.parts)
+            .unwrap_or_default(),
+        part_checksums: raw
+            .get(name::PART_CHECKSUMS)
+            .and_then(|v| serde_json::from_slice(&decompressed(v)).ok())
             .unwrap_or_default(),
         retention: raw.get(name::RETENTION).cloned(),
         legal_hold: raw.get(name::LEGAL_HOLD).map(|v| v.first() == Some(&1)),
@@ -209,7 +221,10 @@ pub(crate) struct Multipart {
 }
 
 fn encode_parts(upload_id: &str, part_ends: &[u64]) -> Vec<u8> {
-    let json = to_json(&Multipart { upload_id: upload_id.to_owned(), parts: part_ends.to_vec() });
+    compressed(to_json(&Multipart { upload_id: upload_id.to_owned(), parts: part_ends.to_vec() }))
+}
+
+fn compressed(json: Vec<u8>) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     // Writing to memory does not fail; plain JSON is a form that readers accept as well.
     match encoder.write_all(&json).and_then(|()| encoder.finish()) {
@@ -218,14 +233,19 @@ fn encode_parts(upload_id: &str, part_ends: &[u64]) -> Vec<u8> {
     }
 }
 
-pub(crate) fn decode_parts(value: &[u8]) -> Option<Multipart> {
-    /// 10,000 numbers of 20 digits and some.
+/// What [`compressed`] was given, or a value that is not compressed as it is.
+fn decompressed(value: &[u8]) -> Vec<u8> {
+    /// 10,000 numbers of 20 digits, or base64 values of 44, and some.
     const LIMIT: u64 = 1 << 20;
     let mut json = Vec::new();
     if GzDecoder::new(value).take(LIMIT).read_to_end(&mut json).is_err() {
         json = value.to_vec();
     }
-    serde_json::from_slice(&json).ok()
+    json
+}
+
+pub(crate) fn decode_parts(value: &[u8]) -> Option<Multipart> {
+    serde_json::from_slice(&decompressed(value)).ok()
 }
 
 /// The identity of a file's content as far as an inode tells: written beside the ETag, so that a
@@ -269,6 +289,7 @@ mod tests {
                 values: map(&[("CRC32C", "AAAAAA==-3")]),
             }),
             part_ends: vec![5, 10, 12],
+            part_checksums: ["AAAAAA==", "AAAAAQ==", "AAAAAg=="].map(str::to_owned).to_vec(),
             retention: Some(br#"{"Mode":"GOVERNANCE"}"#.to_vec()),
             legal_hold: Some(true),
             acl: Some(b"{}".to_vec()),

@@ -65,6 +65,7 @@ impl Inner {
                 tags: info.attributes.tags.clone(),
                 checksums: info.attributes.checksums.clone(),
                 part_ends: info.attributes.part_ends.clone(),
+                part_checksums: info.attributes.part_checksums.clone(),
                 ..new.clone()
             },
         };
@@ -73,12 +74,13 @@ impl Inner {
         }
         attributes.retention.clone_from(&request.retention);
         attributes.legal_hold = request.legal_hold;
-        attributes.acl = None;
+        attributes.acl.clone_from(&request.acl);
         attributes.etag = Some(info.etag.clone());
         if let Some((etag, checksums)) = &request.digests {
             attributes.etag = Some(etag.clone());
             attributes.checksums.clone_from(checksums);
             attributes.part_ends.clear();
+            attributes.part_checksums.clear();
         } else if source.is_foreign {
             // Its ETag is that of another inode; the copy gets a real one.
             let (etag, checksums) = digests_of(source)?;

@@ -69,6 +69,7 @@ pub(crate) fn info_of(raw: &Raw, stat: &Stat, key: &str, versioning: Versioning)
         // It was put there, or edited, from outside: digests and parts say nothing about it.
         stored.checksums = None;
         stored.part_ends.clear();
+        stored.part_checksums.clear();
         stored.content_type = stored.content_type.or_else(|| Some(content_type::guess(key).to_owned()));
     }
     if is_dir(stat) {

@@ -24,7 +24,7 @@ fn create(fixture: &Fixture, key: &str) -> String {
         tags: [("t".to_owned(), "2".to_owned())].into(),
         ..ObjectAttributes::default()
     };
-    fixture.store.create_upload(BUCKET, key, &CreateUpload { attributes, checksum: None }).unwrap()
+    fixture.store.create_upload(BUCKET, key, &CreateUpload { attributes, ..CreateUpload::default() }).unwrap()
 }
 
 pub(crate) fn upload_part(
@@ -58,7 +58,7 @@ fn wanted(parts: &[PartInfo]) -> CompleteUpload {
     CompleteUpload { parts: parts.collect(), ..CompleteUpload::default() }
 }
 
-fn complete(fixture: &Fixture, key: &str, id: &str, parts: &[PartInfo]) -> Result<ObjectInfo> {
+pub(crate) fn complete(fixture: &Fixture, key: &str, id: &str, parts: &[PartInfo]) -> Result<ObjectInfo> {
     fixture.store.complete_upload(BUCKET, key, id, &wanted(parts))
 }
 

@@ -9,7 +9,7 @@ use s3s::auth::SecretKey;
 use s3s::host::MultiDomain;
 
 use super::{ACCOUNTS, LOGS, SERVING, Verbosity, mode, seconds};
-use crate::gateway::config::Config;
+use crate::gateway::config::{Config, Ownership};
 use crate::gateway::listen::ListenAddress;
 
 /// As typed; see the texts, which are the help.
@@ -49,6 +49,9 @@ pub struct ServeArguments {
     /// Path that answers 200 without signature, for load balancers
     #[arg(long, value_name = "PATH", env = "VGW_HEALTH", global = true, help_heading = SERVING)]
     pub health: Option<String>,
+    /// Time between applications of lifecycle rules; 0 refuses such rules
+    #[arg(long, value_name = "SECONDS", env = "VGW_LIFECYCLE_INTERVAL", default_value = "3600", value_parser = seconds, global = true, help_heading = SERVING)]
+    pub lifecycle_interval: Duration,
     /// Refuse every change
     #[arg(long, env = "VGW_READ_ONLY", value_parser = FalseyValueParser::new(), global = true, help_heading = SERVING)]
     pub readonly: bool,
@@ -65,6 +68,9 @@ pub struct ServeArguments {
     /// Directory with more accounts, in users.json as versitygw writes it
     #[arg(long, value_name = "DIR", env = "VGW_IAM_DIR", global = true, help_heading = ACCOUNTS)]
     pub iam_dir: Option<PathBuf>,
+    /// Object ownership of new buckets that do not ask for one, and of those that have none: whether ACLs count
+    #[arg(long, value_enum, env = "VGW_DEFAULT_OWNERSHIP", default_value = "bucket-owner-enforced", global = true, help_heading = ACCOUNTS)]
+    pub default_ownership: Ownership,
 
     /// File for a line per request, in the format of S3's server access logs; SIGHUP reopens it
     #[arg(long, value_name = "FILE", env = "VGW_ACCESS_LOG", global = true, help_heading = LOGS)]
@@ -125,9 +131,11 @@ impl ServeArguments {
             return Err(format!("--health: {path:?} is no path; it must start with /"));
         }
         config.health.clone_from(&self.health);
+        config.lifecycle_interval = Some(self.lifecycle_interval).filter(|interval| !interval.is_zero());
         config.store.read_only = self.readonly;
         config.store.relaxed_bucket_names = self.disable_strict_bucket_names;
         config.iam_dir.clone_from(&self.iam_dir);
+        config.default_ownership = self.default_ownership;
         config.access_log.clone_from(&self.access_log);
         match (self.debug, self.quiet) {
             (true, true) => Err("--debug and --quiet exclude each other".into()),

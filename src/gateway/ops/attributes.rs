@@ -8,7 +8,7 @@ use crate::gateway::checksum::{self, set_checksums};
 use crate::gateway::error::s3;
 use crate::gateway::headers;
 use crate::gateway::s3::ObjectService;
-use crate::store::ObjectInfo;
+use crate::store::{Checksums, ObjectInfo};
 
 const KNOWN: [&str; 5] = [
     ObjectAttributes::CHECKSUM,
@@ -65,10 +65,18 @@ fn parts(info: &ObjectInfo, marker: usize, most: usize) -> Option<GetObjectAttri
     let size = |i: usize| ends[i] - if i == 0 { 0 } else { ends[i - 1] };
     let last = ends.len().min(marker.saturating_add(most));
     let shown: Vec<ObjectPart> = (marker.min(last)..last)
-        .map(|i| ObjectPart {
-            part_number: i32::try_from(i + 1).ok(),
-            size: i64::try_from(size(i)).ok(),
-            ..Default::default()
+        .map(|i| {
+            let mut part = ObjectPart {
+                part_number: i32::try_from(i + 1).ok(),
+                size: i64::try_from(size(i)).ok(),
+                ..Default::default()
+            };
+            let checksum = info.attributes.checksums.as_ref().and_then(|whole| {
+                let value = info.attributes.part_checksums.get(i)?.clone();
+                Some(Checksums { values: [(whole.algorithm.clone(), value)].into(), ..whole.clone() })
+            });
+            set_checksums!(part, checksum.as_ref());
+            part
         })
         .collect();
     Some(GetObjectAttributesParts {

@@ -20,7 +20,7 @@ use crate::gateway::request::{Carrier, RequestContext};
 use crate::gateway::s3::{Extras, ObjectService};
 use crate::gateway::stream::{READ, ReadAhead, read_buffer};
 use crate::store::object_lock::Retention;
-use crate::store::{ChecksumType, ObjectInfo, ObjectReader};
+use crate::store::{ChecksumType, Checksums, ObjectInfo, ObjectReader};
 use crate::transfer::{BlockSource, RemoteWindow, TransferError};
 
 /// An open object as the engine and the response stream read it.
@@ -29,6 +29,10 @@ pub(super) struct ObjectSource(pub(super) ObjectReader);
 impl BlockSource for ObjectSource {
     fn read_at(&self, offset: u64, data: &mut [u8]) -> io::Result<()> {
         self.0.read_at(offset, data)
+    }
+
+    fn read_block(&self, offset: u64, length: usize, chunk: &mut [u8]) -> io::Result<()> {
+        self.0.read_block(offset, length, chunk)
     }
 }
 
@@ -41,14 +45,23 @@ struct Opened {
 }
 
 /// Which checksum headers an answer about a part of an object may carry: those of the whole object
-/// only when the whole is asked for.
-fn told_checksums<'a>(
-    info: &'a ObjectInfo,
+/// when the whole is asked for, and of a part of a multipart object its own.
+fn told_checksums(
+    info: &ObjectInfo,
     extent: &Extent,
+    part: Option<i32>,
     mode: Option<&ChecksumMode>,
-) -> Option<&'a crate::store::Checksums> {
-    let asked = mode.is_some_and(|m| m.as_str().eq_ignore_ascii_case(ChecksumMode::ENABLED));
-    info.attributes.checksums.as_ref().filter(|_| asked && extent.is_whole())
+) -> Option<Checksums> {
+    if !mode.is_some_and(|m| m.as_str().eq_ignore_ascii_case(ChecksumMode::ENABLED)) {
+        return None;
+    }
+    let whole = info.attributes.checksums.as_ref()?;
+    if let Some(part) = part.filter(|_| !info.attributes.part_ends.is_empty()) {
+        let index = usize::try_from(part).ok()?.checked_sub(1)?;
+        let value = info.attributes.part_checksums.get(index)?.clone();
+        return Some(Checksums { values: [(whole.algorithm.clone(), value)].into(), ..whole.clone() });
+    }
+    extent.is_whole().then(|| whole.clone())
 }
 
 /// Headers that s3s's outputs have no field for, or hold in a narrower form.
@@ -100,7 +113,7 @@ pub(crate) async fn get_object(
     service: &ObjectService,
     req: S3Request<GetObjectInput>,
 ) -> S3Result<S3Response<GetObjectOutput>> {
-    let context = req.context().cloned();
+    let (context, admission) = (req.context().cloned(), req.admission()?);
     let intent = req.extensions.get::<Intent>().cloned();
     let input = req.input;
     service.check_owner(&input.bucket, input.expected_bucket_owner.as_deref()).await?;
@@ -118,6 +131,7 @@ pub(crate) async fn get_object(
         .blocking
         .run(move || -> S3Result<Opened> {
             let mut reader = store.open_object(&bucket, &key, version.as_deref())?;
+            admission.confirm(reader.info())?;
             conditions.check(reader.info())?;
             let extent = resolve(reader.info().size, range, part, &reader.info().attributes.part_ends)?;
             if !read_now && direct_io_from.is_some_and(|from| extent.length >= from) {
@@ -140,8 +154,8 @@ pub(crate) async fn get_object(
 
     let mut output = GetObjectOutput::default();
     set_object_headers!(output, &info, &opened.extent);
-    let told = told_checksums(&info, &opened.extent, input.checksum_mode.as_ref());
-    set_checksums!(output, told);
+    let told = told_checksums(&info, &opened.extent, part, input.checksum_mode.as_ref());
+    set_checksums!(output, told.as_ref());
     output.checksum_type = told.map(|c| checksum::kind(c.kind));
     output.parts_count = part_count(&info, part);
     output.tag_count = tag_count(&info);
@@ -205,13 +219,13 @@ impl ObjectService {
             endpoint_hint: context.and_then(|c| c.local),
         };
         let sent = if extent.length == 0 {
-            let empty = SummedSource::new(ObjectSourceRef(Arc::clone(&opened.source)));
+            let empty = SummedSource::new(Arc::clone(&opened.source));
             Ok((0, stored.or_else(|| empty.checksum(extent.start, 0))))
         } else if let Some(stored) = stored {
             let source = Arc::clone(&opened.source);
             engine.push(window, source, extent.start).await.map(|report| (report.bytes, Some(stored)))
         } else {
-            let source = Arc::new(SummedSource::new(ObjectSourceRef(Arc::clone(&opened.source))));
+            let source = Arc::new(SummedSource::new(Arc::clone(&opened.source)));
             let pushed = engine.push(window, Arc::clone(&source), extent.start).await;
             pushed.map(|report| (report.bytes, source.checksum(extent.start, extent.length)))
         };
@@ -239,24 +253,16 @@ impl ObjectService {
     }
 }
 
-/// A shared object as a source of its own, to be wrapped.
-struct ObjectSourceRef(Arc<ObjectSource>);
-
-impl BlockSource for ObjectSourceRef {
-    fn read_at(&self, offset: u64, data: &mut [u8]) -> io::Result<()> {
-        self.0.read_at(offset, data)
-    }
-}
-
 pub(crate) async fn head_object(
     service: &ObjectService,
     req: S3Request<HeadObjectInput>,
 ) -> S3Result<S3Response<HeadObjectOutput>> {
-    let context = req.context().cloned();
+    let (context, admission) = (req.context().cloned(), req.admission()?);
     let input = req.input;
     service.check_owner(&input.bucket, input.expected_bucket_owner.as_deref()).await?;
     let (bucket, key, version) = (input.bucket, input.key, input.version_id);
     let info = service.on_store(move |store| store.head_object(&bucket, &key, version.as_deref())).await?;
+    admission.confirm(&info)?;
     note(context.as_ref(), &info);
     let conditions = ReadConditions {
         if_match: input.if_match,
@@ -268,10 +274,14 @@ pub(crate) async fn head_object(
     let extent = resolve(info.size, input.range, input.part_number, &info.attributes.part_ends)?;
     let mut output = HeadObjectOutput::default();
     set_object_headers!(output, &info, &extent);
-    let told = told_checksums(&info, &extent, input.checksum_mode.as_ref());
-    set_checksums!(output, told);
+    let told = told_checksums(&info, &extent, input.part_number, input.checksum_mode.as_ref());
+    set_checksums!(output, told.as_ref());
     output.checksum_type = told.map(|c| checksum::kind(c.kind));
     output.parts_count = part_count(&info, input.part_number);
     set_lock!(output, info);
-    Ok(S3Response::with_headers(output, extra_headers(&info)))
+    let mut headers = extra_headers(&info);
+    if let Some(tags) = tag_count(&info) {
+        headers.insert("x-amz-tagging-count", HeaderValue::from(tags));
+    }
+    Ok(S3Response::with_headers(output, headers))
 }

@@ -8,6 +8,7 @@ use s3s::{S3Request, S3Response, S3Result};
 use super::lock::{LockHeaders, with_default};
 use super::receive::{Incoming, Pending, Source, stated_length};
 use crate::digest::Digests;
+use crate::gateway::acl::AclRequest;
 use crate::gateway::checksum::{self, Expected, set_checksums};
 use crate::gateway::conditions::write_conditions;
 use crate::gateway::headers;
@@ -43,6 +44,17 @@ impl Pending for NewObject {
 }
 
 impl ObjectService {
+    /// The ACL that a request gives to a new object.
+    pub(super) fn new_object_acl<T>(
+        &self,
+        req: &S3Request<T>,
+        canned: Option<&ObjectCannedACL>,
+    ) -> S3Result<Option<Vec<u8>>> {
+        let admission = req.admission()?;
+        let request = AclRequest::read(&req.headers, canned.map(ObjectCannedACL::as_str))?;
+        request.of_new_object(admission.caller(), admission.bucket()?, &self.accounts)
+    }
+
     /// Where the body of a request is.
     pub(super) fn source<T>(
         &self,
@@ -90,11 +102,15 @@ pub(crate) async fn put_object(
     service: &ObjectService,
     mut req: S3Request<PutObjectInput>,
 ) -> S3Result<S3Response<PutObjectOutput>> {
-    let (body, metadata) = (req.input.body.take(), req.input.metadata.take());
+    let (body, mut metadata) = (req.input.body.take(), req.input.metadata.take());
+    if let Some(metadata) = &mut metadata {
+        metadata.retain(|name, _| !service.token_metadata.iter().any(|t| t.eq_ignore_ascii_case(name)));
+    }
     service.check_owner(&req.input.bucket, req.input.expected_bucket_owner.as_deref()).await?;
     let source = service.source(&req, body, req.input.content_length)?;
     let expected = service.expected(&req, &source)?;
     let mut attributes = headers::attributes(&req.headers, metadata)?;
+    attributes.acl = service.new_object_acl(&req, req.input.acl.as_ref())?;
     let lock = LockHeaders::read(&req.headers)?;
     let request = PutRequest {
         size_hint: Some(source.length()),
@@ -124,7 +140,7 @@ pub(crate) async fn put_object(
     let mut output = PutObjectOutput {
         e_tag: Some(headers::etag(&info.etag)),
         size: i64::try_from(received.size).ok(),
-        version_id: info.version_id.clone(),
+        version_id: headers::new_version(info),
         ..Default::default()
     };
     let stored: Checksums = checksum::stored(received.expected.chosen(), &received.digests);

@@ -3,10 +3,11 @@
 use s3s::dto::*;
 use s3s::{S3ErrorCode, S3Request, S3Response, S3Result};
 
-use super::list::{Encoding, count};
+use super::list::{Encoding, count, owner_of};
 use crate::gateway::checksum;
 use crate::gateway::error::s3;
-use crate::gateway::s3::ObjectService;
+use crate::gateway::s3::{Extras, ObjectService};
+use crate::store::object_lock::is_enabled;
 use crate::store::{ListVersionsRequest, VersionPage, Versioning};
 
 pub(crate) async fn get_bucket_versioning(
@@ -42,7 +43,23 @@ pub(crate) async fn put_bucket_versioning(
         Some(BucketVersioningStatus::SUSPENDED) => Versioning::Suspended,
         _ => return Err(s3(S3ErrorCode::MalformedXML, "the Status of versioning is Enabled or Suspended")),
     };
-    service.on_store(move |store| store.set_versioning(&input.bucket, state)).await?;
+    let bucket = input.bucket;
+    let locked = service
+        .on_store(move |store| {
+            let locked = is_enabled(store.bucket_attribute(&bucket, super::lock::ATTRIBUTE)?.as_deref());
+            if !(locked && state == Versioning::Suspended) {
+                store.set_versioning(&bucket, state)?;
+                return Ok(false);
+            }
+            Ok(true)
+        })
+        .await?;
+    if locked {
+        return Err(s3(
+            S3ErrorCode::InvalidBucketState,
+            "An Object Lock configuration is present on this bucket, so the versioning state cannot be changed.",
+        ));
+    }
     Ok(S3Response::new(PutBucketVersioningOutput {}))
 }
 
@@ -50,10 +67,11 @@ pub(crate) async fn list_object_versions(
     service: &ObjectService,
     req: S3Request<ListObjectVersionsInput>,
 ) -> S3Result<S3Response<ListObjectVersionsOutput>> {
+    let admission = req.admission()?;
+    let bucket_facts = admission.bucket()?;
     let input = req.input;
     let encoding = Encoding::new(input.encoding_type.as_ref())?;
     let max_keys = count(input.max_keys, "max-keys")?;
-    let acl = service.bucket_acl(&input.bucket).await?;
     let key_marker = input.key_marker.clone().filter(|m| !m.is_empty());
     let version_marker = input.version_id_marker.clone().filter(|m| !m.is_empty());
     if version_marker.is_some() && key_marker.is_none() {
@@ -79,15 +97,15 @@ pub(crate) async fn list_object_versions(
             store.list_versions(&bucket, &request)
         })
         .await?;
-    let owner = service.owner(&acl.owner);
     let (mut versions, mut markers) = (Vec::new(), Vec::new());
     for version in page.versions {
+        let owner = owner_of(bucket_facts, version.acl.as_deref());
         if version.delete_marker {
             markers.push(DeleteMarkerEntry {
                 is_latest: Some(version.is_latest),
                 key: Some(encoding.text(version.key)),
                 last_modified: Some(version.modified.into()),
-                owner: Some(owner.clone()),
+                owner: Some(owner),
                 version_id: Some(version.version_id),
             });
             continue;
@@ -99,7 +117,7 @@ pub(crate) async fn list_object_versions(
             is_latest: Some(version.is_latest),
             key: Some(encoding.text(version.key)),
             last_modified: Some(version.modified.into()),
-            owner: Some(owner.clone()),
+            owner: Some(owner),
             restore_status: None,
             size: i64::try_from(version.size).ok(),
             storage_class: Some(ObjectVersionStorageClass::from_static(ObjectVersionStorageClass::STANDARD)),

@@ -12,6 +12,7 @@ use super::super::attributes::{Raw, decode_parts, encode, encode_checksums, name
 use super::super::bucket::Bucket;
 use super::super::commit::{Purpose, check, current_of};
 use super::super::error::{Error, Result};
+use super::super::fs::DIR;
 use super::super::inner::Inner;
 use super::super::key::Key;
 use super::super::object::Slot;
@@ -22,15 +23,13 @@ use super::Upload;
 use super::assembly::Piece;
 use crate::digest::{Algorithm, Digester};
 
-/// Smallest size of a part that is not the last.
-const MIN_PART: u64 = 5 << 20;
-
 /// What the object will be.
 struct Plan {
     pieces: Vec<Piece>,
     ends: Vec<u64>,
     etag: String,
     checksums: Option<Checksums>,
+    part_checksums: Vec<String>,
 }
 
 impl Inner {
@@ -51,12 +50,15 @@ impl Inner {
         let (upload, _lock) = match locked {
             // A client that got no answer asks again.
             Err(Error::NoSuchUpload(id)) => {
-                return self.completed(&bucket, &key, &id)?.ok_or(Error::NoSuchUpload(id));
+                let info = self.completed(&bucket, &key, &id)?.ok_or(Error::NoSuchUpload(id))?;
+                self.sync_name(&bucket, &key)?;
+                return Ok(info);
             }
             other => other?,
         };
         if let Some(info) = self.completed(&bucket, &key, id)? {
             // A crash came between publication and clearing up.
+            self.sync_name(&bucket, &key)?;
             self.remove_upload(&bucket, &key, &upload)?;
             return Ok(info);
         }
@@ -73,15 +75,31 @@ impl Inner {
         let mut raw: Raw = upload.raw.clone();
         raw.insert(name::ETAG.to_owned(), format!("\"{}\"", plan.etag).into_bytes());
         raw.remove(name::CHECKSUMS);
+        raw.remove(name::INITIATOR);
         if let Some(checksums) = &plan.checksums {
             raw.insert(name::CHECKSUMS.to_owned(), encode_checksums(checksums));
         }
-        let parts = ObjectAttributes { part_ends: plan.ends.clone(), ..Default::default() };
+        let parts = ObjectAttributes {
+            part_ends: plan.ends.clone(),
+            part_checksums: plan.part_checksums.clone(),
+            ..Default::default()
+        };
         raw.extend(encode(&parts, Some(id)));
         let temp = self.assemble(&bucket, &key, &upload, &plan.pieces)?;
         let info = self.publish(&bucket, &key, temp, raw, &request.conditions, Purpose::Object)?;
         self.remove_upload(&bucket, &key, &upload)?;
         Ok(info)
+    }
+
+    /// Makes the name of an object durable that was published by somebody who may have died before
+    /// that: the answer for it promises as much as any.
+    fn sync_name(&self, bucket: &Bucket, key: &Key) -> Result<()> {
+        if !self.sync_names() {
+            return Ok(());
+        }
+        let fail = |error| bucket.error("sync", key.as_str(), error);
+        let parent = bucket.open(key.parent(), DIR).map_err(fail)?;
+        self.fs.sync_dir(&parent, key.name()).map_err(fail)
     }
 
     /// The object, when it is what this upload became.
@@ -121,7 +139,7 @@ impl Inner {
                 })?,
             };
             check_part(&piece.info, wanted)?;
-            if piece.info.size < MIN_PART && at + 1 < request.parts.len() {
+            if piece.info.size < self.options.min_part_size && at + 1 < request.parts.len() {
                 return Err(Error::EntityTooSmall(wanted.number));
             }
             size += piece.info.size;
@@ -148,7 +166,8 @@ impl Inner {
             }
         }
         let etag = whole_etag(&pieces, checksums.as_ref());
-        Ok(Plan { pieces, ends, etag, checksums })
+        let part_checksums = part_checksums(checksums.as_ref(), &pieces);
+        Ok(Plan { pieces, ends, etag, checksums, part_checksums })
     }
 
     /// Computes a checksum over all parts by reading them.
@@ -215,6 +234,13 @@ fn whole_checksums(declared: Option<(String, ChecksumType)>, pieces: &[Piece]) -
         }
     };
     Some(Checksums { values: [(algorithm.clone(), value)].into(), algorithm, kind })
+}
+
+/// The parts' own checksums by the object's algorithm, when all of them have one.
+fn part_checksums(whole: Option<&Checksums>, pieces: &[Piece]) -> Vec<String> {
+    let Some(whole) = whole else { return Vec::new() };
+    let value = |piece: &Piece| piece.info.checksums.as_ref()?.values.get(&whole.algorithm).cloned();
+    pieces.iter().map(value).collect::<Option<_>>().unwrap_or_default()
 }
 
 /// The CRC of joined data from those of its pieces.

@@ -1,0 +1,188 @@
+//! What is put right, or refused, before s3s looks at a request's signature.
+//!
+//! s3s checks signatures themselves, and version 4 dates. It does not look at the dates of version 2,
+//! takes one form of what those cover, and answers malformed credentials by other codes than S3.
+
+use http::{HeaderMap, HeaderValue, Request, Uri, header};
+use percent_encoding::percent_decode_str;
+use s3s::{S3ErrorCode, S3Result};
+use time::format_description::BorrowedFormatItem;
+use time::macros::format_description;
+use time::{Duration, OffsetDateTime, PrimitiveDateTime};
+
+use super::version2;
+use crate::gateway::account::Accounts;
+use crate::gateway::error::s3;
+
+/// How far the clocks of client and gateway may be apart.
+const SKEW: Duration = Duration::minutes(15);
+
+/// Longest validity of a presigned URL, in seconds.
+const WEEK: i64 = 7 * 24 * 3600;
+
+/// A date of RFC 9110 after its day of the week, which is not compared.
+const HTTP_DATE: &[BorrowedFormatItem<'_>] =
+    format_description!("[day padding:none] [month repr:short] [year] [hour]:[minute]:[second]");
+
+/// As version 4 signatures write it.
+const AMZ_DATE: &[BorrowedFormatItem<'_>] = format_description!("[year][month][day]T[hour][minute][second]Z");
+
+/// Refuses what no signature can make valid, and brings what remains into the form that s3s takes.
+///
+/// # Errors
+/// `AccessDenied`, `RequestTimeTooSkewed` or `InvalidArgument`, as S3 has it.
+pub(super) fn prepare<B>(req: &mut Request<B>, accounts: &Accounts, now: OffsetDateTime) -> S3Result<()> {
+    let query = req.uri().query().unwrap_or_default();
+    if let Some(seconds) = parameter(query, "X-Amz-Expires")
+        && !seconds.parse::<i64>().is_ok_and(|n| (1..=WEEK).contains(&n))
+    {
+        return Err(s3(S3ErrorCode::AccessDenied, "X-Amz-Expires must be from 1 to 604800 seconds"));
+    }
+    let authorization = text(req.headers(), header::AUTHORIZATION.as_str());
+    let by_header = match authorization.as_deref() {
+        Some("") => return Err(s3(S3ErrorCode::AccessDenied, "The Authorization header is empty")),
+        Some(value) if value.starts_with("AWS ") => {
+            if !value.contains(':') {
+                return Err(s3(S3ErrorCode::InvalidArgument, "The Authorization header is invalid"));
+            }
+            check_date(req.headers(), now)?;
+            true
+        }
+        Some(_) => {
+            adopt_date(req.headers_mut());
+            return Ok(());
+        }
+        None => false,
+    };
+    let presigned = parameter(query, "Signature").is_some() && parameter(query, "AWSAccessKeyId").is_some();
+    if (by_header || presigned) && version2::covers_slash(req, accounts) {
+        add_slash(req.uri_mut());
+    }
+    Ok(())
+}
+
+/// The value of a query parameter.
+pub(super) fn parameter(query: &str, name: &str) -> Option<String> {
+    let value = query.split('&').find_map(|pair| match pair.split_once('=') {
+        Some((key, value)) => (key == name).then_some(value),
+        None => (pair == name).then_some(""),
+    })?;
+    Some(percent_decode_str(&value.replace('+', " ")).decode_utf8_lossy().into_owned())
+}
+
+fn text(headers: &HeaderMap, name: &str) -> Option<String> {
+    headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).trim().to_owned())
+}
+
+fn parse_date(value: &str) -> Option<OffsetDateTime> {
+    let date = value.split_once(", ").map_or(value, |(_, rest)| rest);
+    let date = ["GMT", "UTC", "+0000", "-0000"].iter().find_map(|zone| date.strip_suffix(zone))?;
+    PrimitiveDateTime::parse(date.trim_end(), HTTP_DATE).ok().map(PrimitiveDateTime::assume_utc)
+}
+
+/// Checks the time that a version 2 signature covers.
+fn check_date(headers: &HeaderMap, now: OffsetDateTime) -> S3Result<()> {
+    let value = text(headers, "x-amz-date").or_else(|| text(headers, "date"));
+    let iso = |v: &str| PrimitiveDateTime::parse(v, AMZ_DATE).ok().map(PrimitiveDateTime::assume_utc);
+    let date = value.and_then(|v| parse_date(&v).or_else(|| iso(&v)));
+    let Some(date) = date.filter(|date| *date >= OffsetDateTime::UNIX_EPOCH) else {
+        return Err(s3(
+            S3ErrorCode::AccessDenied,
+            "AWS authentication requires a valid Date or x-amz-date header",
+        ));
+    };
+    if (now - date).abs() > SKEW {
+        return Err(s3(
+            S3ErrorCode::RequestTimeTooSkewed,
+            "The difference between the request time and the current time is too large.",
+        ));
+    }
+    Ok(())
+}
+
+/// A version 4 signature may rest on the `Date` header alone; s3s wants the other one, which the
+/// signature then does not cover.
+fn adopt_date(headers: &mut HeaderMap) {
+    if headers.contains_key("x-amz-date") {
+        return;
+    }
+    let date = text(headers, "date").and_then(|value| parse_date(&value));
+    if let Some(value) = date.and_then(|d| d.format(AMZ_DATE).ok())
+        && let Ok(value) = HeaderValue::try_from(value)
+    {
+        headers.insert("x-amz-date", value);
+    }
+}
+
+/// `/bucket?…` becomes `/bucket/?…`, which means the same.
+fn add_slash(uri: &mut Uri) {
+    let path = uri.path();
+    let whole = match uri.query() {
+        Some(query) => format!("{path}/?{query}"),
+        None => format!("{path}/"),
+    };
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = whole.parse().ok();
+    if let Ok(new) = Uri::from_parts(parts) {
+        *uri = new;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use test_case::test_case;
+    use time::macros::datetime;
+
+    const NOW: OffsetDateTime = datetime!(2026-08-05 12:00 UTC);
+
+    fn prepared(uri: &str, headers: &[(&'static str, &str)]) -> Result<Request<()>, String> {
+        let mut req = Request::builder().uri(uri).body(()).unwrap();
+        for (name, value) in headers {
+            req.headers_mut().insert(*name, value.parse().unwrap());
+        }
+        let accounts = Accounts::new("root", "secret", Vec::new());
+        prepare(&mut req, &accounts, NOW).map_err(|e| e.code().as_str().to_owned())?;
+        Ok(req)
+    }
+
+    const V2: &str = "AWS root:c2lnbmF0dXJl";
+
+    #[test_case("Wed, 05 Aug 2026 12:10:00 GMT" => None)]
+    #[test_case("Mon, 05 Aug 2026 12:10:00 +0000" => None; "the day of the week is not compared")]
+    #[test_case("20260805T115000Z" => None)]
+    #[test_case("Tue, 07 Jul 2010 21:53:04 GMT" => Some("RequestTimeTooSkewed".into()))]
+    #[test_case("Tue, 07 Jul 9999 21:53:04 GMT" => Some("RequestTimeTooSkewed".into()))]
+    #[test_case("Tue, 07 Jul 1950 21:53:04 GMT" => Some("AccessDenied".into()))]
+    #[test_case("Bad Date" => Some("AccessDenied".into()))]
+    #[test_case("" => Some("AccessDenied".into()))]
+    fn dates_of_version_2(date: &str) -> Option<String> {
+        prepared("/b/k", &[("authorization", V2), ("x-amz-date", date)]).err()
+    }
+
+    #[test_case("/b/k", &[] => None)]
+    #[test_case("/b/k", &[("authorization", "")] => Some("AccessDenied".into()))]
+    #[test_case("/b/k", &[("authorization", "AWS nonsense")] => Some("InvalidArgument".into()))]
+    #[test_case("/b/k", &[("authorization", V2)] => Some("AccessDenied".into()); "no date")]
+    #[test_case("/b/k?X-Amz-Expires=1", &[] => None)]
+    #[test_case("/b/k?X-Amz-Expires=0", &[] => Some("AccessDenied".into()))]
+    #[test_case("/b/k?X-Amz-Expires=-7", &[] => Some("AccessDenied".into()))]
+    #[test_case("/b/k?X-Amz-Expires=604801", &[] => Some("AccessDenied".into()))]
+    fn refused(uri: &str, headers: &[(&'static str, &str)]) -> Option<String> {
+        prepared(uri, headers).err()
+    }
+
+    #[test]
+    fn a_date_serves_version_4() {
+        let v4 = ("authorization", "AWS4-HMAC-SHA256 Credential=x");
+        let req = prepared("/b/k", &[v4, ("date", "Wed, 05 Aug 2026 12:10:00 GMT")]).unwrap();
+        assert_eq!(req.headers()["x-amz-date"], "20260805T121000Z");
+    }
+
+    #[test]
+    fn the_slash_after_the_bucket() {
+        let mut uri = "/bucket?acl".parse().unwrap();
+        add_slash(&mut uri);
+        assert_eq!(uri.to_string(), "/bucket/?acl");
+    }
+}
