@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::host::MultiDomain;
 use s3s::service::S3ServiceBuilder;
 use s3s::validation::NameValidation;
@@ -86,6 +87,9 @@ pub enum StartError {
     #[error("cannot start RDMA: {0}")]
     Rdma(String),
 }
+
+/// Longest file of a form upload, in bytes.
+const FORM_FILE: u64 = 256 << 20;
 
 /// Bucket names without the rules for DNS names; what cannot be a directory is still refused, here
 /// and in the store.
@@ -319,6 +323,10 @@ fn service(
         direct_io_from: config.direct_io.from_size(),
     };
     let mut builder = S3ServiceBuilder::new(operations);
+    let mut limits = S3Config::default();
+    // s3s holds the file of a form in memory.
+    limits.post_object_max_file_size = FORM_FILE;
+    builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(limits))));
     builder.set_auth(accounts.clone());
     builder.set_access(access);
     if !config.virtual_domains.is_empty() {
