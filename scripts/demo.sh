@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
 # The main job on any machine: a gateway over a temporary directory, a stock S3 client and an RDMA
 # client on it, every byte compared. Uses the software SDK, so no RDMA hardware is needed.
-# Leaves nothing behind; exits non-zero on any mismatch. CARGO_TARGET_DIR is honoured.
+# Leaves nothing behind but, when one is named, the chart; exits non-zero on any mismatch.
+# CARGO_TARGET_DIR is honoured.
+# Usage: scripts/demo.sh [CHART.svg]
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
+CHART=${1:+$(realpath -- "$1")}
 cd "$ROOT"
 
 install_packages "${PACKAGES_DEMO[@]}"
@@ -99,6 +102,19 @@ rdma -bucket demo -key bench/http -size 64MiB -n 5 -std-s3
 in=$(($(sample http_body in) - in)) moved=$(($(sample rdma in) - moved))
 [ "$in,$moved" = "$((5 * 64 * 1024 * 1024)),0" ] || die "the standard run moved $in by HTTP, $moved by RDMA"
 passed "cuobjtest by standard S3: $in bytes in HTTP bodies, $moved by RDMA"
+
+say "a sweep over sizes, RDMA beside standard S3"
+rdma -bucket demo -key bench/sweep -sweep 4KiB..16MiB -n 5 -warmup 1 -cleanup -plot "$WORK/sweep.svg"
+# Two modes: PUT and GET throughput, median and 99th percentile of both latencies.
+lines=$(grep -c '<polyline' "$WORK/sweep.svg")
+[ "$lines" -eq 12 ] || die "the chart has $lines curves, not 12"
+passed "a sweep of seven sizes, every byte verified, and its chart"
+if [ -n "$CHART" ]; then
+    cp -- "$WORK/sweep.svg" "$CHART"
+    echo "the chart is $CHART"
+else
+    echo "name a file to keep the chart: scripts/demo.sh sweep.svg"
+fi
 
 kill -TERM "$GATEWAY"
 wait "$GATEWAY" || die "the gateway ended with status $?"

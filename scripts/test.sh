@@ -15,8 +15,8 @@ cargo clippy --locked --workspace --all-targets -- -D warnings
 shellcheck -x -P SCRIPTDIR scripts/*.sh .ci/run
 
 say "the gateway alone, the client alone"
-cargo clippy --locked --no-default-features --features server --lib --bins -- -D warnings
-cargo clippy --locked --no-default-features --features client --lib --bins -- -D warnings
+cargo clippy --locked --no-default-features --features server --all-targets -- -D warnings
+cargo clippy --locked --no-default-features --features client --all-targets -- -D warnings
 
 say "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --quiet

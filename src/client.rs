@@ -59,7 +59,7 @@ pub use connection::Timeouts;
 pub use endpoint::Endpoint;
 pub use error::{Error, Result};
 pub use headers::Dialect;
-pub use multipart::{CompletedPart, MAX_PARTS};
+pub use multipart::{CompletedPart, MAX_PARTS, PartOf};
 pub use reply::{Breach, ContentRange};
 pub use session::RdmaSession;
 pub use sign::Credentials;

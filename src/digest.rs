@@ -42,6 +42,11 @@ impl Algorithm {
         Self::ALL.into_iter().find(|a| a.name().eq_ignore_ascii_case(name))
     }
 
+    /// True for the cyclic redundancy checks, whose values of parts combine to that of the whole.
+    pub fn is_crc(self) -> bool {
+        matches!(self, Self::Crc32 | Self::Crc32c | Self::Crc64Nvme)
+    }
+
     /// Size of the raw value in bytes.
     pub fn width(self) -> usize {
         match self {

@@ -4,7 +4,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`cli`], [`config`] | what was typed, and what it means |
-//! | `startup`, `server`, `listen`, `tls` | from a [`Config`](config::Config) to served connections and back |
+//! | `startup`, `server`, `listen`, `tls`, `upkeep` | from a [`Config`](config::Config) to served connections and back |
 //! | `front`, `body`, `access_log`, [`metrics`] | around each request |
 //! | [`account`], `access`, `acl` | who may do what |
 //! | `s3`, `ops`, `headers`, `conditions`, `range`, `checksum` | S3 operations |
@@ -41,6 +41,7 @@ mod server;
 mod startup;
 mod stream;
 mod tls;
+mod upkeep;
 mod xml;
 
 pub use listen::ListenAddress;

@@ -64,6 +64,16 @@ pub trait BlockSource: Send + Sync + 'static {
     }
 }
 
+impl<S: BlockSource + ?Sized> BlockSource for std::sync::Arc<S> {
+    fn read_at(&self, offset: u64, data: &mut [u8]) -> io::Result<()> {
+        (**self).read_at(offset, data)
+    }
+
+    fn read_block(&self, offset: u64, length: usize, chunk: &mut [u8]) -> io::Result<()> {
+        (**self).read_block(offset, length, chunk)
+    }
+}
+
 /// Sees the bytes of a transfer in their order, for digests.
 pub trait OrderedSink: Send + 'static {
     /// Takes the next bytes.

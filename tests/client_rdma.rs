@@ -67,6 +67,7 @@ fn ranges_parts_checksums_and_workers() {
     for arguments in [
         &["-size", "100000", "-range", "999-70000"][..],
         &["-size", "1000000", "-multipart", "300000"],
+        &["-size", "1000000", "-multipart", "300000", "-verify", "crc64"],
         &["-size", "4KiB", "-verify", "crc64"],
         &["-size", "4KiB", "-concurrency", "4", "-n", "5"],
         &["-size", "64KiB", "-put-only"],

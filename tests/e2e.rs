@@ -19,6 +19,10 @@ struct Gateway {
 
 impl Gateway {
     fn start(flags: &[&str]) -> Self {
+        Self::start_with(flags, &[])
+    }
+
+    fn start_with(flags: &[&str], environment: &[(&str, &str)]) -> Self {
         let root = TempDir::new().unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_vgwrdma"))
             .args(["--port", "127.0.0.1:0", "--metrics-port", "127.0.0.1:0"])
@@ -28,6 +32,7 @@ impl Gateway {
             .arg(root.path())
             .env("ROOT_ACCESS_KEY_ID", ACCESS)
             .env("ROOT_SECRET_ACCESS_KEY", SECRET)
+            .envs(environment.iter().copied())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -51,12 +56,29 @@ impl Gateway {
         Self { child, endpoint, metrics, root }
     }
 
-    /// A sample of the metrics page by its name and labels.
-    fn sample(&self, name: &str) -> f64 {
+    fn page(&self) -> String {
         let page =
             Command::new("curl").args(["-fsS", &format!("{}/metrics", self.metrics)]).output().unwrap();
         assert!(page.status.success(), "{}", String::from_utf8_lossy(&page.stderr));
-        let text = String::from_utf8(page.stdout).unwrap();
+        String::from_utf8(page.stdout).unwrap()
+    }
+
+    /// The first gauge of the engine that is not as it is at rest.
+    fn unrest(&self) -> Option<String> {
+        let busy = |line: &&str| {
+            let (name, value) = line.split_once(' ').unwrap_or_default();
+            let gauge = name.strip_prefix("vgwrdma_engine_").unwrap_or_default();
+            let counts = ["channels_condemned", "operations_", "transfers_running", "transfers_waiting"];
+            let chunks = gauge.starts_with("chunks{") && gauge != "chunks{state=\"free\"}";
+            (chunks || counts.iter().any(|c| gauge.starts_with(c)) && !gauge.contains("_total"))
+                && value != "0"
+        };
+        self.page().lines().find(busy).map(str::to_owned)
+    }
+
+    /// A sample of the metrics page by its name and labels.
+    fn sample(&self, name: &str) -> f64 {
+        let text = self.page();
         let line = text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(' '));
         line.unwrap_or_else(|| panic!("no sample {name} in:\n{text}")).parse().unwrap()
     }
@@ -86,10 +108,22 @@ impl Gateway {
     }
 }
 
+/// The end of every test: all of the engine's memory and operations are back.
 impl Drop for Gateway {
     fn drop(&mut self) {
+        let mut unrest = None;
+        if !std::thread::panicking() {
+            for _ in 0..200 {
+                unrest = self.unrest();
+                if unrest.is_none() {
+                    break;
+                }
+                std::thread::sleep(std::time::Duration::from_millis(50));
+            }
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
+        assert_eq!(unrest, None, "not at rest at the end of the test");
     }
 }
 
@@ -201,6 +235,51 @@ fn a_killed_client_leaves_the_old_object_and_no_debris() {
     assert!(debris.is_empty(), "{debris:?}");
 }
 
+/// Failures of the fabric, in the software SDK's words: the transfer fails, what was there stays, the
+/// next one works. A byte that was changed on the way is caught by the client's checksum.
+#[test]
+fn faults_of_the_fabric_lose_nothing() {
+    for (fault, names) in [
+        ("corrupt:n=2,op=read,at=100", "BadDigest"),
+        ("short:n=2,op=read", "IBV_WC_LOC_LEN_ERR"),
+        ("disconnect:n=2,op=read", "IBV_WC_RETRY_EXC_ERR"),
+        ("status:n=2,op=read,code=10", "IBV_WC_REM_ACCESS_ERR"),
+    ] {
+        let gateway = Gateway::start_with(&["--rdma-ip", "127.0.0.1"], &[("CUOBJ_SOFT_FAULT", fault)]);
+        let put = |size: &str| {
+            let verified = ["--verify", "crc64", "--attempts", "1"];
+            gateway.cuobjtest(
+                &[&["-key", "kept", "-size", size, "-n", "1", "-put-only"][..], &verified].concat(),
+            )
+        };
+        assert_eq!(put("1MiB").status.code(), Some(0));
+        let before = std::fs::read(gateway.root.path().join("e2e/kept")).unwrap();
+        let failed = put("9MiB");
+        assert_eq!(failed.status.code(), Some(1), "{fault}: {}", text(&failed));
+        assert!(text(&failed).contains(names), "{fault}: {}", text(&failed));
+        assert!(std::fs::read(gateway.root.path().join("e2e/kept")).unwrap() == before, "{fault}");
+        assert_eq!(put("9MiB").status.code(), Some(0), "{fault}");
+    }
+}
+
+#[test]
+fn a_byte_changed_on_the_way_out_is_seen() {
+    let fault = [("CUOBJ_SOFT_FAULT", "corrupt:n=2,op=write,at=5")];
+    let gateway = Gateway::start_with(&["--rdma-ip", "127.0.0.1"], &fault);
+    let run = gateway.cuobjtest(&["-key", "changed", "-size", "9MiB", "-n", "1"]);
+    assert_eq!(run.status.code(), Some(1), "{}", text(&run));
+    assert!(text(&run).contains("checksum mismatch"), "{}", text(&run));
+}
+
+#[test]
+fn a_slow_agent_only_takes_longer() {
+    let fault = [("CUOBJ_SOFT_FAULT", "delay:ms=30")];
+    let gateway = Gateway::start_with(&["--rdma-ip", "127.0.0.1"], &fault);
+    let run = gateway.cuobjtest(&["-key", "slow", "-size", "9MiB", "-n", "2", "-concurrency", "4"]);
+    assert_eq!(run.status.code(), Some(0), "{}", text(&run));
+    assert!(text(&run).contains("All checksums OK."), "{}", text(&run));
+}
+
 #[test]
 fn a_stock_sdk_works_with_it() {
     let gateway = Gateway::start(&[]);
@@ -213,4 +292,57 @@ fn a_stock_sdk_works_with_it() {
         .unwrap();
     assert!(run.status.success(), "is python3-boto3 installed?\n{}", text(&run));
     assert!(text(&run).contains("all checks passed"), "{}", text(&run));
+}
+
+#[test]
+fn parts_are_checked_by_the_gateway_whatever_carries_them() {
+    let size = ["-key", "parts", "-size", "11MiB", "-n", "1", "-multipart", "5MiB", "-verify", "crc64"];
+    let with_rdma = Gateway::start(&["--rdma-ip", "127.0.0.1"]);
+    for flags in [&[][..], &["-std-s3"]] {
+        let run = with_rdma.cuobjtest(&[&size[..], flags].concat());
+        assert_eq!(run.status.code(), Some(0), "{flags:?}: {}", text(&run));
+        assert!(text(&run).contains("All checksums OK."), "{}", text(&run));
+        // The checksum that a gateway stores of the whole is what a later download is held against.
+        let run = with_rdma.cuobjtest(&["-key", "parts", "-get-only", "-n", "1"]);
+        assert_eq!(run.status.code(), Some(0), "{}", text(&run));
+        assert!(text(&run).contains("verified in 1 of 1 downloads"), "{}", text(&run));
+    }
+    let without = Gateway::start(&[]);
+    let run = without.cuobjtest(&[&size[..], &["-fall-back"]].concat());
+    assert_eq!(run.status.code(), Some(0), "{}", text(&run));
+    assert!(text(&run).contains("4 requests went over HTTP"), "{}", text(&run));
+}
+
+#[test]
+fn the_examples_run() {
+    let gateway = Gateway::start(&["--rdma-ip", "127.0.0.1"]);
+    let programs = Path::new(env!("CARGO_BIN_EXE_cuobjtest")).parent().unwrap().join("examples");
+    let example = |name: &str| {
+        Command::new(programs.join(name))
+            .args([&gateway.endpoint, "examples"])
+            .env("AWS_ACCESS_KEY_ID", ACCESS)
+            .env("AWS_SECRET_ACCESS_KEY", SECRET)
+            .env("CUDA_VISIBLE_DEVICES", "")
+            .output()
+            .unwrap_or_else(|e| panic!("{name} was not built (cargo build --examples): {e}"))
+    };
+    for (name, words) in [
+        ("host_memory", "all equal"),
+        ("multipart", "stored 33554432 bytes in 4 parts"),
+        ("class_callbacks", "cuObjGet moved 1048576 bytes, all equal"),
+    ] {
+        let run = example(name);
+        assert!(run.status.success() && text(&run).contains(words), "{name}: {}", text(&run));
+    }
+    let run = example("gpu_memory");
+    assert!(!run.status.success(), "{}", text(&run));
+    assert!(text(&run).contains("CUDA"), "{}", text(&run));
+    let [http_in, http_out, rdma_in, rdma_out] = gateway.bytes_moved();
+    let mib = f64::from(1 << 20);
+    assert_eq!([rdma_in, rdma_out], [(4.0 + 32.0 + 1.0) * mib, (4.0 + 1.0) * mib + 1000.0]);
+    // The two documents of the multipart upload.
+    assert!(http_in < 1000.0 && http_out < 1000.0, "{http_in} {http_out}");
+    let left: Vec<_> =
+        files(&gateway.root.path().join("examples")).into_iter().filter(|f| !f.contains("/locks/")).collect();
+    assert!(left.is_empty(), "{left:?}");
 }

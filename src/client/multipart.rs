@@ -8,8 +8,10 @@ use serde::Deserialize;
 
 use super::body::RequestBody;
 use super::request::Call;
+use super::standard::with_checksum;
 use super::transfer::{Put, PutOptions};
 use super::{Buffer, Client, Error, Result};
+use crate::digest::Algorithm;
 
 /// Most parts of an upload, and the highest part number (S3 user guide, "Multipart upload limits").
 pub const MAX_PARTS: u32 = 10_000;
@@ -21,6 +23,19 @@ pub struct CompletedPart {
     pub number: u32,
     /// The `ETag` that its upload was answered with.
     pub etag: String,
+}
+
+/// Which part of which upload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartOf<'a> {
+    /// The bucket.
+    pub bucket: &'a str,
+    /// The object's key.
+    pub key: &'a str,
+    /// From [`Client::create_multipart`].
+    pub upload_id: &'a str,
+    /// From 1 to [`MAX_PARTS`].
+    pub number: u32,
 }
 
 #[derive(Deserialize)]
@@ -35,8 +50,28 @@ impl Client {
     /// # Errors
     /// The S3 error.
     pub async fn create_multipart(&self, bucket: &str, key: &str) -> Result<String> {
-        let call = || Call::new(Method::POST, bucket, Some(key)).query("uploads", "");
-        let mut reply = self.execute_until_done(|| Ok(call())).await?;
+        self.create_multipart_with(bucket, key, None).await
+    }
+
+    /// As [`create_multipart`](Self::create_multipart); with an algorithm, parts and the object have
+    /// checksums of it. A CRC is then one of the whole object, a SHA one of the parts' (S3 user guide,
+    /// "Checking object integrity").
+    ///
+    /// # Errors
+    /// The S3 error.
+    pub async fn create_multipart_with(
+        &self,
+        bucket: &str,
+        key: &str,
+        checksum: Option<Algorithm>,
+    ) -> Result<String> {
+        let call = || {
+            let call = Call::new(Method::POST, bucket, Some(key)).query("uploads", "");
+            let Some(algorithm) = checksum else { return Ok(call) };
+            let kind = if algorithm.is_crc() { "FULL_OBJECT" } else { "COMPOSITE" };
+            call.header("x-amz-checksum-algorithm", algorithm.name())?.header("x-amz-checksum-type", kind)
+        };
+        let mut reply = self.execute_until_done(call).await?;
         let operation = reply.operation().to_owned();
         let body = reply.text(64 << 10).await?;
         let document: Initiated = quick_xml::de::from_reader(&body[..]).map_err(|e| Error::Transport {
@@ -61,10 +96,23 @@ impl Client {
         buffer: &Buffer,
         range: Range<usize>,
     ) -> Result<CompletedPart> {
-        let put = self
-            .upload(|| part_call(bucket, key, upload_id, number), buffer, range, &PutOptions::default())
-            .await?;
-        completed(number, put, key)
+        let part = PartOf { bucket, key, upload_id, number };
+        let put = self.upload_part_with(part, buffer, range, &PutOptions::default()).await?;
+        Ok(CompletedPart { number, etag: put.etag })
+    }
+
+    /// As [`upload_part`](Self::upload_part), with options.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub async fn upload_part_with(
+        &self,
+        part: PartOf<'_>,
+        buffer: &Buffer,
+        range: Range<usize>,
+        options: &PutOptions,
+    ) -> Result<Put> {
+        part.confirmed(self.upload(|| part.call(), buffer, range, options).await?)
     }
 
     /// Uploads `range` of the buffer as a part, in the body of the request.
@@ -73,17 +121,12 @@ impl Client {
     /// As [`put_http`](Self::put_http).
     pub async fn upload_part_http(
         &self,
-        bucket: &str,
-        key: &str,
-        upload_id: &str,
-        number: u32,
+        part: PartOf<'_>,
         buffer: &Buffer,
         range: Range<usize>,
-    ) -> Result<CompletedPart> {
-        let put = self
-            .upload_http(|| part_call(bucket, key, upload_id, number), buffer, range, &PutOptions::default())
-            .await?;
-        completed(number, put, key)
+        options: &PutOptions,
+    ) -> Result<Put> {
+        part.confirmed(self.upload_http(|| part.call(), buffer, range, options).await?)
     }
 
     /// Makes the object of its parts, which must be in ascending order.
@@ -97,6 +140,22 @@ impl Client {
         upload_id: &str,
         parts: &[CompletedPart],
     ) -> Result<()> {
+        self.complete_multipart_with(bucket, key, upload_id, parts, &PutOptions::default()).await
+    }
+
+    /// As [`complete_multipart`](Self::complete_multipart), with the checksum that the whole object
+    /// must have; the gateway refuses to make another one.
+    ///
+    /// # Errors
+    /// As [`complete_multipart`](Self::complete_multipart).
+    pub async fn complete_multipart_with(
+        &self,
+        bucket: &str,
+        key: &str,
+        upload_id: &str,
+        parts: &[CompletedPart],
+        options: &PutOptions,
+    ) -> Result<()> {
         let mut document =
             String::from(r#"<CompleteMultipartUpload xmlns="http://s3.amazonaws.com/doc/2006-03-01/">"#);
         for part in parts {
@@ -106,11 +165,10 @@ impl Client {
         }
         document.push_str("</CompleteMultipartUpload>");
         let call = || {
-            Call::new(Method::POST, bucket, Some(key))
-                .query("uploadId", upload_id)
-                .body(RequestBody::bytes(document.clone()))
+            let call = Call::new(Method::POST, bucket, Some(key)).query("uploadId", upload_id);
+            with_checksum(call.body(RequestBody::bytes(document.clone())), options)
         };
-        let mut reply = self.execute_until_done(|| Ok(call())).await?;
+        let mut reply = self.execute_until_done(call).await?;
         let status = reply.status();
         let operation = reply.operation().to_owned();
         let body = reply.text(64 << 10).await?;
@@ -145,21 +203,25 @@ enum LateError {
     Other,
 }
 
-fn part_call<'a>(bucket: &'a str, key: &'a str, upload_id: &'a str, number: u32) -> Result<Call<'a>> {
-    if !(1..=MAX_PARTS).contains(&number) {
-        return Err(Error::Invalid {
-            what: format!("part number {number} is not between 1 and {MAX_PARTS}"),
-        });
+impl<'a> PartOf<'a> {
+    fn call(self) -> Result<Call<'a>> {
+        let Self { bucket, key, upload_id, number } = self;
+        if !(1..=MAX_PARTS).contains(&number) {
+            return Err(Error::Invalid {
+                what: format!("part number {number} is not between 1 and {MAX_PARTS}"),
+            });
+        }
+        Ok(Call::new(Method::PUT, bucket, Some(key)).query("partNumber", number).query("uploadId", upload_id))
     }
-    Ok(Call::new(Method::PUT, bucket, Some(key)).query("partNumber", number).query("uploadId", upload_id))
-}
 
-fn completed(number: u32, put: Put, key: &str) -> Result<CompletedPart> {
-    if put.etag.is_empty() {
-        return Err(Error::Transport {
-            operation: format!("PUT part {number} of {key}"),
-            source: "the reply has no ETag".into(),
-        });
+    /// The reply, if it has the ETag that the completion needs.
+    fn confirmed(self, put: Put) -> Result<Put> {
+        if put.etag.is_empty() {
+            return Err(Error::Transport {
+                operation: format!("PUT part {} of {}", self.number, self.key),
+                source: "the reply has no ETag".into(),
+            });
+        }
+        Ok(put)
     }
-    Ok(CompletedPart { number, etag: put.etag })
 }

@@ -1,9 +1,9 @@
 //! The plain S3 requests that a transfer needs around it.
 
-use http::Method;
+use http::{HeaderName, HeaderValue, Method};
 
 use super::request::Call;
-use super::{Client, Error, Result};
+use super::{Client, Error, PutOptions, Result};
 use crate::digest::Algorithm;
 
 /// What HEAD tells of an object.
@@ -84,6 +84,16 @@ pub(crate) fn stored_checksums(headers: &http::HeaderMap) -> Vec<(Algorithm, Str
 /// `x-amz-checksum-crc64nvme` and its relatives.
 pub(crate) fn checksum_header(algorithm: Algorithm) -> String {
     format!("x-amz-checksum-{}", algorithm.name().to_ascii_lowercase())
+}
+
+/// The call with the checksum that the options name.
+pub(crate) fn with_checksum<'a>(call: Call<'a>, options: &PutOptions) -> Result<Call<'a>> {
+    let Some((algorithm, value)) = &options.checksum else { return Ok(call) };
+    let name = HeaderName::try_from(checksum_header(*algorithm))
+        .map_err(|e| Error::Invalid { what: e.to_string() })?;
+    let value = HeaderValue::from_str(value)
+        .map_err(|_| Error::Invalid { what: "the checksum is not base64".to_owned() })?;
+    Ok(call.headers([(name, value)]))
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ pub mod exit;
 pub mod json;
 mod launch;
 mod memory;
+mod parts;
 pub mod plan;
 pub mod plot;
 mod progress;

@@ -75,6 +75,10 @@ impl From<store::Error> for S3Error {
                 tracing::error!("{text}");
                 storage_full()
             }
+            E::QuotaExceeded { .. } => {
+                tracing::error!("{text}");
+                quota_exceeded()
+            }
             E::NotImplemented(_) => s3(S3ErrorCode::NotImplemented, text),
             E::Io { ref source, .. } => io_error(&text, source),
         }
@@ -84,9 +88,13 @@ impl From<store::Error> for S3Error {
 /// What a failed system call on the object's file means to the client.
 pub(crate) fn io_error(context: &str, cause: &io::Error) -> S3Error {
     match cause.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+        io::ErrorKind::StorageFull => {
             tracing::error!(%cause, "{context}");
             storage_full()
+        }
+        io::ErrorKind::QuotaExceeded => {
+            tracing::error!(%cause, "{context}");
+            quota_exceeded()
         }
         io::ErrorKind::FileTooLarge => {
             s3(S3ErrorCode::EntityTooLarge, "the file system takes no file of this size")
@@ -98,11 +106,22 @@ pub(crate) fn io_error(context: &str, cause: &io::Error) -> S3Error {
     }
 }
 
+/// Amazon S3 is never full, so it has no code for that. Status 507 is what MinIO and versitygw answer,
+/// the code is versitygw's; AWS's SDKs do not try such a request again, which would not help.
 fn storage_full() -> S3Error {
     s3_status(
-        S3ErrorCode::Custom("StorageFull".into()),
+        S3ErrorCode::Custom("InsufficientStorage".into()),
         StatusCode::INSUFFICIENT_STORAGE,
-        "the storage behind the gateway is full, or a quota of it is reached",
+        "the storage behind the gateway is full",
+    )
+}
+
+/// As versitygw answers it.
+fn quota_exceeded() -> S3Error {
+    s3_status(
+        S3ErrorCode::Custom("QuotaExceeded".into()),
+        StatusCode::FORBIDDEN,
+        "a quota of the storage behind the gateway is used up",
     )
 }
 
@@ -198,7 +217,19 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_told() {
-        let error = io_error("write", &io::Error::from_raw_os_error(libc::ENOSPC));
-        assert_eq!(error.status_code().unwrap(), StatusCode::INSUFFICIENT_STORAGE);
+        for (errno, code, status) in [
+            (libc::ENOSPC, "InsufficientStorage", 507),
+            (libc::EDQUOT, "QuotaExceeded", 403),
+            (libc::EROFS, "AccessDenied", 403),
+            (libc::EFBIG, "EntityTooLarge", 400),
+            (libc::EIO, "InternalError", 500),
+        ] {
+            let by_system_call = io_error("write", &io::Error::from_raw_os_error(errno));
+            let by_store = S3Error::from(store::Error::io("write", "k", io::Error::from_raw_os_error(errno)));
+            for error in [by_system_call, by_store] {
+                let status_now = error.status_code().or(error.code().status_code());
+                assert_eq!((error.code().as_str(), status_now.unwrap().as_u16()), (code, status));
+            }
+        }
     }
 }

@@ -27,6 +27,7 @@ use super::cors::Cors;
 use super::error::s3;
 use super::listen::Ends;
 use super::metrics::{Finished, Metrics};
+use super::rdma::foreign;
 use super::request::{Carrier, RequestContext};
 
 /// What all requests of a gateway pass through. Share it in an `Arc`.
@@ -112,6 +113,9 @@ impl Front {
         let answer = if self.is_health(&req) {
             context.outcome().operation = Some("Health");
             Response::new(Body::empty())
+        } else if let Some(refusal) = foreign::control(req.method(), req.uri().path()) {
+            self.metrics.rdma_declined();
+            error_answer(refusal)
         } else if let Ok(permit) = Arc::clone(&self.requests).try_acquire_owned() {
             finish.permit = Some(permit);
             self.answer(req, &context).await

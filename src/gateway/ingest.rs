@@ -303,6 +303,6 @@ mod tests {
         };
         let error =
             rest.write(first, Arc::new(Full), Digester::new(true, []), &Blocking::new(4)).await.unwrap_err();
-        assert_eq!(error.code().as_str(), "StorageFull");
+        assert_eq!(error.code().as_str(), "InsufficientStorage");
     }
 }

@@ -4,6 +4,7 @@
 //! `x-amz-rdma-bytes-transferred`) and the `X-CuObj-*` headers of older tools.
 
 pub(crate) mod crc;
+pub(crate) mod foreign;
 pub(crate) mod gate;
 pub(crate) mod policy;
 pub(crate) mod reply;

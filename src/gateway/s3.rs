@@ -24,6 +24,8 @@ pub(crate) struct ObjectService {
     /// Whether somebody applies lifecycle rules.
     pub(crate) applies_lifecycles: bool,
     pub(crate) etag: EtagMode,
+    /// Token headers under their names as metadata, which is not stored.
+    pub(crate) token_metadata: Arc<[String]>,
     /// RDMA writes of at least so many bytes bypass the page cache.
     pub(crate) direct_io_from: Option<u64>,
 }

@@ -3,14 +3,12 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::host::MultiDomain;
 use s3s::service::S3ServiceBuilder;
 use s3s::validation::NameValidation;
-use time::OffsetDateTime;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
@@ -21,7 +19,6 @@ use super::blocking::Blocking;
 use super::config::{Config, RdmaConfig};
 use super::cors::Cors;
 use super::front::Front;
-use super::lifecycle::sweep::{Removed, sweep};
 use super::listen::{ListenAddress, Listener};
 use super::metrics::Metrics;
 use super::metrics::serve::serve as serve_metrics;
@@ -31,6 +28,7 @@ use super::rdma::token::TokenHeaders;
 use super::s3::ObjectService;
 use super::server::{Connections, serve};
 use super::tls::{Certificate, TlsError};
+use super::upkeep::{apply_lifecycles, sweep_regularly};
 use crate::rdma::provider::Maker;
 use crate::rdma::{CuServer, HostMemory, Provider};
 use crate::store::{self, Store};
@@ -144,8 +142,7 @@ impl Gateway {
                 domains => Some(MultiDomain::new(domains)?),
             },
         };
-        let lifecycles = config.lifecycle_interval.filter(|_| !config.store.read_only);
-        let swept = store.clone();
+        let swept_store = (!config.store.read_only).then(|| store.clone());
         let service = service(&config, store, &accounts, &blocking, engine.clone(), &metrics)?;
         let front = Front::new(service, cors, accounts, Arc::clone(&metrics), log.clone(), &config);
         let mut listeners = Vec::new();
@@ -162,6 +159,12 @@ impl Gateway {
         if let Some(listener) = metrics_listener {
             tokio::spawn(serve_metrics(listener, Arc::clone(&metrics), engine.clone(), stopped.clone()));
         }
+        if let Some(store) = swept_store {
+            if let Some(interval) = config.lifecycle_interval {
+                tokio::spawn(apply_lifecycles(store.clone(), interval, stopped.clone()));
+            }
+            tokio::spawn(sweep_regularly(store, config.store.sweep_after, stopped.clone()));
+        }
         let connections = Connections {
             front: Arc::new(front),
             metrics: Arc::clone(&metrics),
@@ -169,9 +172,6 @@ impl Gateway {
             limit: Arc::new(Semaphore::new(config.max_connections.clamp(1, Semaphore::MAX_PERMITS))),
             keep_alive: config.keep_alive,
         };
-        if let Some(interval) = lifecycles {
-            tokio::spawn(apply_lifecycles(swept, interval, stopped.clone()));
-        }
         let grace = grace(stopped.clone(), config.grace);
         let server = tokio::spawn(serve(listeners, connections, stopped, grace));
         Ok(Self { addresses, metrics_address, metrics, engine, log, certificate, stop, server, config })
@@ -240,25 +240,6 @@ async fn grace(mut stopped: watch::Receiver<bool>, limit: std::time::Duration) {
     tokio::time::sleep(limit).await;
 }
 
-/// Applies lifecycle rules each time `interval` has passed, until the signal to stop.
-async fn apply_lifecycles(store: Store, interval: Duration, mut stopped: watch::Receiver<bool>) {
-    while tokio::time::timeout(interval, stopped.wait_for(|s| *s)).await.is_err() {
-        let stop = Arc::new(AtomicBool::new(false));
-        let (store, flag) = (store.clone(), Arc::clone(&stop));
-        let work = tokio::task::spawn_blocking(move || sweep(&store, OffsetDateTime::now_utc(), &flag));
-        tokio::select! {
-            removed = work => match removed {
-                Ok(removed) if removed != Removed::default() => {
-                    tracing::info!(?removed, "applied the lifecycle rules");
-                }
-                Ok(_) => {}
-                Err(error) => tracing::error!(%error, "applying lifecycle rules failed"),
-            },
-            _ = stopped.wait_for(|s| *s) => stop.store(true, Ordering::Relaxed),
-        }
-    }
-}
-
 async fn bind(address: &ListenAddress, mode: u32) -> Result<Listener, StartError> {
     Listener::bind(address, mode)
         .await
@@ -302,6 +283,7 @@ fn service(
             allow_unsigned: config.tokens.allow_unsigned,
         },
     };
+    let token_metadata = gate.headers.as_metadata();
     let access = Access {
         accounts: accounts.clone(),
         store: store.clone(),
@@ -320,6 +302,7 @@ fn service(
         region: config.region.clone(),
         applies_lifecycles: config.lifecycle_interval.is_some(),
         etag: config.etag,
+        token_metadata: token_metadata.into(),
         direct_io_from: config.direct_io.from_size(),
     };
     let mut builder = S3ServiceBuilder::new(operations);

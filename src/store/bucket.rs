@@ -62,7 +62,7 @@ impl Bucket {
 
     /// The directory of temporary data, made when it is not there.
     pub(crate) fn temp_dir(&self, fs: &Fs, owner: &Ownership) -> Result<OwnedFd, Errno> {
-        fs.make_dirs(&self.dir, TEMP_DIR, owner).map(|(dir, _)| dir)
+        fs.temp_dir(&self.dir, owner)
     }
 }
 
@@ -130,7 +130,7 @@ impl Inner {
         }
         let fail = |error| Error::fs("create bucket", name, error);
         // Made apart with all its attributes and then moved: nobody sees a bucket without its ACL.
-        let (temp, _) = self.fs.make_dirs(&self.root, TEMP_DIR, &self.owner).map_err(fail)?;
+        let temp = self.fs.temp_dir(&self.root, &self.owner).map_err(fail)?;
         let helper = random_name();
         self.fs.make_dir(&temp, &helper, &self.owner).map_err(fail)?;
         let made = (|| {

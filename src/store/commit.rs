@@ -11,7 +11,7 @@ use super::bucket::Bucket;
 use super::error::{Error, Result};
 use super::fs::{DIR, Temp, is_dir, is_empty_dir, is_file, modified, stat, stat_at};
 use super::inner::Inner;
-use super::keeper::Subject;
+use super::keeper::{Keeper, Subject};
 use super::key::Key;
 use super::object::{Found, Slot, info_of};
 use super::object_lock;
@@ -34,7 +34,7 @@ struct Placed {
     parent: OwnedFd,
     /// Directories that got a new entry because they had to be made.
     made: Vec<OwnedFd>,
-    /// What it replaced, when that is gone now.
+    /// What it replaced, when that is gone now, or keeps its attributes elsewhere.
     replaced: Option<Box<Found>>,
 }
 
@@ -143,7 +143,9 @@ impl Inner {
                         object_lock::check(&found.raw, key.as_str(), false)?;
                     }
                     let done = temp.replace(&self.fs, bucket.dir(), &self.owner, &parent, key.name());
-                    replaced = (!keeps_old).then_some(found);
+                    // Sidecar files of a version are under another path than those of the object.
+                    let apart = matches!(self.keeper, Keeper::Sidecar(_));
+                    replaced = (!keeps_old || apart).then_some(found);
                     done
                 }
             };

@@ -103,13 +103,17 @@ pub enum Error {
     /// `InvalidRequest`: a copy onto itself that changes nothing.
     #[error("copying {0:?} onto itself changes nothing; replace its metadata, tags or storage class")]
     CopyToItself(String),
-    /// The disk, or a quota, is full.
-    #[error("no space left for {path:?}: {reason}")]
+    /// The disk is full.
+    #[error("no space left for {path:?}: the file system is full")]
     NoSpace {
         /// What was to be stored, relative to the root.
         path: String,
-        /// Whether disk or quota.
-        reason: &'static str,
+    },
+    /// A quota of the file system is used up.
+    #[error("no space left for {path:?}: the quota of its owner or directory is used up")]
+    QuotaExceeded {
+        /// What was to be stored, relative to the root.
+        path: String,
     },
     /// `NotImplemented`.
     #[error("{0} is not implemented")]
@@ -132,8 +136,8 @@ impl Error {
         use rustix::io::Errno;
         let path = path.to_owned();
         match error {
-            Errno::NOSPC => Self::NoSpace { path, reason: "the file system is full" },
-            Errno::DQUOT => Self::NoSpace { path, reason: "the quota of its owner or directory is used up" },
+            Errno::NOSPC => Self::NoSpace { path },
+            Errno::DQUOT => Self::QuotaExceeded { path },
             Errno::ROFS => Self::Denied(format!("{path:?}: the file system is mounted read-only")),
             Errno::ACCESS | Errno::PERM => Self::Denied(format!(
                 "{path:?}: the file system does not let the gateway's user {operation} it"

@@ -2,6 +2,7 @@
 //! directory descriptor, so that paths cannot escape and tests can see the order and inject errors.
 
 mod copy;
+mod direct;
 mod temp;
 mod xattr;
 
@@ -16,6 +17,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use super::key::TEMP_DIR;
+pub(crate) use direct::DirectFile;
 pub(crate) use temp::{Temp, random_bytes, random_name};
 
 /// A change to the file system.
@@ -29,6 +32,9 @@ pub enum FsOp {
     Write,
     /// Copying data between files.
     Copy,
+    /// Opening a file once more, past the page cache. Changes nothing; the other way is taken when it
+    /// fails.
+    OpenDirect,
     /// Setting or removing an attribute.
     SetAttribute,
     /// Making a file's data and attributes durable.
@@ -60,6 +66,7 @@ pub trait FsObserver: Send + Sync {
 pub(crate) struct Fs {
     observer: Option<Arc<dyn FsObserver>>,
     no_openat2: AtomicBool,
+    said: direct::Said,
     pub(crate) no_tmpfile: bool,
     pub(crate) no_copy_range: bool,
 }
@@ -97,6 +104,7 @@ impl Fs {
         Self {
             observer,
             no_openat2: AtomicBool::new(false),
+            said: direct::Said::default(),
             no_tmpfile: no_tmpfile || no_proc,
             no_copy_range,
         }
@@ -177,6 +185,28 @@ impl Fs {
             return Ok((at, changed));
         }
         Err(Errno::NOENT)
+    }
+
+    /// As [`make_dirs`](Self::make_dirs), with what is made on stable storage when `sync` says so: for
+    /// directories that are made on the way to something else and whose loss would take it along.
+    pub(crate) fn make_dirs_durably(
+        &self,
+        dir: impl AsFd,
+        path: &str,
+        owner: &Ownership,
+        sync: bool,
+    ) -> Result<OwnedFd, Errno> {
+        let (made, changed) = self.make_dirs(dir, path, owner)?;
+        for dir in changed.iter().rev().filter(|_| sync) {
+            self.sync_dir(dir, path)?;
+        }
+        Ok(made)
+    }
+
+    /// The directory of temporary data in `home`. Made when it is not there, and then durable at any
+    /// level, since pending uploads are below it; that happens once in a bucket's life.
+    pub(crate) fn temp_dir(&self, home: impl AsFd, owner: &Ownership) -> Result<OwnedFd, Errno> {
+        self.make_dirs_durably(home, TEMP_DIR, owner, true)
     }
 
     pub(crate) fn make_dir(&self, dir: impl AsFd, name: &str, owner: &Ownership) -> Result<(), Errno> {

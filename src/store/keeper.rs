@@ -13,7 +13,7 @@ use super::bucket::Bucket;
 use super::error::{Error, Result};
 use super::fs::{Fs, Ownership};
 pub(crate) use overflow::{Form as OverflowForm, OVERFLOW_DIR};
-pub(crate) use sidecar::Sidecar;
+pub(crate) use sidecar::{Sidecar, identity};
 
 /// The file or directory whose attributes are meant.
 #[derive(Clone, Copy)]

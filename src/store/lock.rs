@@ -128,22 +128,15 @@ fn lock_file(
     operation: FlockOperation,
 ) -> Result<OwnedFd, Errno> {
     loop {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let mode = Mode::from_raw_mode(0o600 | (owner.file_mode & 0o066));
         let path = format!("{}/{LOCK_DIR}/{name}", super::key::TEMP_DIR);
         let file = match bucket.open(&path, OFlags::RDWR) {
-            Err(Errno::NOENT) => {
-                let temp = bucket.temp_dir(fs, owner)?;
-                let (dir, _) = fs.make_dirs(&temp, LOCK_DIR, owner)?;
-                match rfs::openat(dir, name, flags, mode) {
-                    Err(Errno::NOENT) => continue,
-                    other => {
-                        let file = other?;
-                        fs.chown(&file, owner)?;
-                        file
-                    }
-                }
-            }
+            Err(Errno::NOENT) => match make_lock_file(fs, owner, bucket, name) {
+                Err(Errno::NOENT) => continue,
+                // No room for it. All who find none agree on the bucket's directory, so that room can
+                // still be made by deleting what was never locked before.
+                Err(Errno::NOSPC | Errno::DQUOT) => bucket.open("", super::fs::DIR)?,
+                other => other?,
+            },
             other => other?,
         };
         flock(&file, operation)?;
@@ -152,6 +145,16 @@ fn lock_file(
             return Ok(file);
         }
     }
+}
+
+fn make_lock_file(fs: &Fs, owner: &Ownership, bucket: &Bucket, name: &str) -> Result<OwnedFd, Errno> {
+    let temp = bucket.temp_dir(fs, owner)?;
+    let (dir, _) = fs.make_dirs(&temp, LOCK_DIR, owner)?;
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let mode = Mode::from_raw_mode(0o600 | (owner.file_mode & 0o066));
+    let file = rfs::openat(dir, name, flags, mode)?;
+    fs.chown(&file, owner)?;
+    Ok(file)
 }
 
 /// `flock` that waits through signals.

@@ -3,19 +3,18 @@
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use rustix::fs::{self as rfs, Mode, OFlags};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::attributes;
 use super::bucket::Bucket;
 use super::commit::{Purpose, check, current_of};
 use super::error::{Error, Result};
-use super::fs::{Fs, FsOp, Temp};
+use super::fs::{DirectFile, Fs, FsOp, Temp};
 use super::inner::Inner;
 use super::key::Key;
 use super::object::Slot;
@@ -25,15 +24,12 @@ use super::types::{ObjectAttributes, ObjectInfo, PutRequest, Versioning, WriteCo
 /// Bodies from this size on get their space reserved.
 const RESERVE_FROM: u64 = 256 << 10;
 
-/// Alignment that `O_DIRECT` works with on all common devices, in bytes.
-pub(crate) const DIRECT_ALIGNMENT: usize = 4096;
-
 /// The data of a file that is being written.
 #[derive(Debug)]
 pub(crate) struct Body {
     file: Arc<File>,
-    /// The same file for aligned writes past the page cache.
-    direct: Option<File>,
+    /// The same file for writes past the page cache.
+    direct: Option<DirectFile>,
     fs: Arc<Fs>,
     label: String,
     /// Bytes written.
@@ -49,7 +45,7 @@ pub(crate) struct Body {
 impl Body {
     fn new(fs: &Arc<Fs>, temp: &Temp, label: &str, reserved: u64, direct_io: bool) -> Arc<Self> {
         let file = Arc::clone(temp.file());
-        let direct = direct_io.then(|| reopen_direct(&file, OFlags::WRONLY)).flatten();
+        let direct = direct_io.then(|| DirectFile::open(fs, &file, OFlags::WRONLY, label)).flatten();
         Arc::new(Self {
             file,
             direct,
@@ -72,16 +68,9 @@ impl Body {
         }
         self.fs.note(FsOp::Write, &self.label)?;
         self.extent.fetch_max(offset + data.len() as u64, Ordering::Relaxed);
-        match &self.direct {
-            Some(direct) if is_aligned(offset, data.as_ptr().addr(), data.len()) => {
-                match direct.write_all_at(data, offset) {
-                    Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-                        self.file.write_all_at(data, offset)?;
-                    }
-                    other => other?,
-                }
-            }
-            _ => self.file.write_all_at(data, offset)?,
+        let done = self.direct.as_ref().map_or(Ok(0), |direct| direct.write_pages(offset, data))?;
+        if done < data.len() {
+            self.file.write_all_at(&data[done..], offset + done as u64)?;
         }
         self.count(offset, data.len() as u64);
         Ok(())
@@ -123,18 +112,6 @@ impl Body {
         }
         Ok(())
     }
-}
-
-/// Opens the inode of an open file again for `O_DIRECT`.
-pub(crate) fn reopen_direct(file: &File, access: OFlags) -> Option<File> {
-    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    rfs::open(path, access | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty()).ok().map(File::from)
-}
-
-/// Whether offset, address and length suit `O_DIRECT`.
-pub(crate) fn is_aligned(offset: u64, address: usize, length: usize) -> bool {
-    let aligned = |n: u64| n.is_multiple_of(DIRECT_ALIGNMENT as u64);
-    aligned(offset) && aligned(address as u64) && aligned(length as u64)
 }
 
 /// Writes into a pending object or part from anywhere. Cheap to clone.

@@ -3,21 +3,23 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
 
 use rustix::fs::OFlags;
 
 use super::error::{Error, Result};
+use super::fs::{DirectFile, Fs};
 use super::inner::Inner;
 use super::key::Key;
 use super::object::Found;
-use super::put::{is_aligned, reopen_direct};
 use super::types::{ObjectInfo, Versioning};
 
 /// An open object: attributes and bytes of one inode, whatever is written to the key later.
 #[derive(Debug)]
 pub struct ObjectReader {
     file: File,
-    direct: Option<File>,
+    direct: Option<DirectFile>,
+    fs: Arc<Fs>,
     info: ObjectInfo,
     bucket: String,
     /// Whether a version was named when it was opened.
@@ -45,7 +47,7 @@ impl ObjectReader {
     /// Opens the same inode for `O_DIRECT` reads too; false where the file system has none.
     pub fn enable_direct_io(&mut self) -> bool {
         if self.direct.is_none() {
-            self.direct = reopen_direct(&self.file, OFlags::RDONLY);
+            self.direct = DirectFile::open(&self.fs, &self.file, OFlags::RDONLY, &self.info.key);
         }
         self.direct.is_some()
     }
@@ -55,15 +57,22 @@ impl ObjectReader {
     /// # Errors
     /// `UnexpectedEof` when the file is shorter; else what the file system says.
     pub fn read_at(&self, offset: u64, data: &mut [u8]) -> io::Result<()> {
-        if let Some(direct) = &self.direct
-            && is_aligned(offset, data.as_ptr().addr(), data.len())
-        {
-            match direct.read_exact_at(data, offset) {
-                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
-                other => return other,
-            }
+        let length = data.len();
+        self.read_block(offset, length, data)
+    }
+
+    /// As [`read_at`](Self::read_at) into the first `length` bytes of `chunk`; what is behind them
+    /// may be overwritten, which lets a direct read go on to the end of a page.
+    ///
+    /// # Errors
+    /// As [`read_at`](Self::read_at).
+    pub fn read_block(&self, offset: u64, length: usize, chunk: &mut [u8]) -> io::Result<()> {
+        let direct = self.direct.as_ref();
+        let done = direct.map_or(Ok(0), |direct| direct.read_pages(offset, length, chunk))?;
+        if done == length {
+            return Ok(());
         }
-        self.file.read_exact_at(data, offset)
+        self.file.read_exact_at(&mut chunk[done..length], offset + done as u64)
     }
 }
 
@@ -104,6 +113,7 @@ impl Inner {
         Ok(ObjectReader {
             info,
             direct: None,
+            fs: Arc::clone(&self.fs),
             bucket: bucket.name().to_owned(),
             version_asked: version.is_some(),
             is_foreign: super::copy::is_foreign(&found),

@@ -13,10 +13,12 @@ use super::bucket::Bucket;
 use super::error::{Error, Result};
 use super::fs::{DIR, READ, entries, for_each_entry, from_unix, modified, stat};
 use super::inner::Inner;
-use super::keeper::{OVERFLOW_DIR, OverflowForm};
+use super::keeper::{Keeper, OVERFLOW_DIR, OverflowForm, Sidecar, Subject, identity};
 use super::key::TEMP_DIR;
 use super::lock::LOCK_DIR;
+use super::object::is_absent;
 use super::types::Swept;
+use super::versions::VERSION_PREFIX;
 
 /// What in `.sgwtmp` is not temporary.
 const LASTING: [&str; 3] = ["multipart", LOCK_DIR, OVERFLOW_DIR];
@@ -30,23 +32,35 @@ impl Inner {
         let fail = |error| Error::fs("sweep", ".", error);
         self.sweep_dir(&self.root, "", &mut swept).map_err(fail)?;
         for info in self.list_buckets()? {
-            let bucket = match self.bucket(&info.name) {
-                Err(Error::NoSuchBucket(_)) => continue,
-                other => other?,
-            };
-            let fail = |error| Error::fs("sweep", bucket.name(), error);
-            self.sweep_dir(bucket.dir(), bucket.name(), &mut swept).map_err(fail)?;
-            self.sweep_uploads(&bucket, &mut swept).map_err(fail)?;
-            if let Some(versions) = &self.versions
-                && let Ok(dir) = self.fs.open_beneath(versions, bucket.name(), DIR)
-            {
-                self.sweep_dir(&dir, bucket.name(), &mut swept).map_err(fail)?;
-            }
-            if thorough {
-                self.sweep_overflow(&bucket, &mut swept)?;
+            match self.sweep_bucket(&info.name, thorough, &mut swept) {
+                Ok(()) | Err(Error::NoSuchBucket(_)) => {}
+                // The others are swept all the same.
+                Err(error) => tracing::warn!(bucket = info.name, %error, "a bucket could not be swept"),
             }
         }
         Ok(swept)
+    }
+
+    fn sweep_bucket(&self, name: &str, thorough: bool, swept: &mut Vec<Swept>) -> Result<()> {
+        let bucket = self.bucket(name)?;
+        let fail = |error| bucket.error("sweep", "", error);
+        self.sweep_dir(bucket.dir(), bucket.name(), swept).map_err(fail)?;
+        self.sweep_uploads(&bucket, swept).map_err(fail)?;
+        if let Some(dir) = self.versions_dir(&bucket) {
+            self.sweep_dir(&dir, bucket.name(), swept).map_err(fail)?;
+        }
+        if thorough {
+            self.sweep_overflow(&bucket, swept)?;
+            if let Keeper::Sidecar(sidecar) = &self.keeper {
+                self.sweep_sidecar(sidecar, &bucket, swept).map_err(fail)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The bucket's directory of older versions, when there is one.
+    fn versions_dir(&self, bucket: &Bucket) -> Option<OwnedFd> {
+        self.fs.open_beneath(self.versions.as_ref()?, bucket.name(), DIR).ok()
     }
 
     /// Removes what is old in the `.sgwtmp` of a directory.
@@ -151,9 +165,7 @@ impl Inner {
         // Its object may have been moved through the file system: only a look at all of them tells.
         let mut used = BTreeSet::new();
         self.collect_references(bucket.dir(), &mut used).map_err(fail)?;
-        if let Some(versions) = &self.versions
-            && let Ok(dir) = self.fs.open_beneath(versions, bucket.name(), DIR)
-        {
+        if let Some(dir) = self.versions_dir(bucket) {
             self.collect_references(&dir, &mut used).map_err(fail)?;
         }
         for (id, age) in candidates {
@@ -179,6 +191,54 @@ impl Inner {
         let Ok(form) = serde_json::from_slice::<OverflowForm>(&json) else { return false };
         let Ok(object) = bucket.open(&form.path, READ) else { return false };
         self.fs.attribute(object, name::OVERFLOW).is_ok_and(|found| found.is_some_and(|f| f == id.as_bytes()))
+    }
+
+    /// Removes attribute files whose data file was never published, or has gone.
+    fn sweep_sidecar(&self, sidecar: &Sidecar, bucket: &Bucket, swept: &mut Vec<Swept>) -> Result<(), Errno> {
+        sidecar.for_each(&self.fs, bucket.name(), |path, file, dir, name| {
+            let Some(age) = age(&file)?.filter(|age| *age >= self.options.sweep_after) else { return Ok(()) };
+            let mut json = Vec::new();
+            if std::fs::File::from(file).read_to_end(&mut json).is_err() {
+                return Ok(());
+            }
+            // What is no whole attribute file was being written when somebody died.
+            if let Ok(form) = serde_json::from_slice::<OverflowForm>(&json)
+                && self.describes(bucket, &form.path, name)
+            {
+                return Ok(());
+            }
+            match self.fs.unlink(dir, name) {
+                Ok(()) => {
+                    tracing::info!(
+                        path,
+                        age_seconds = age.as_secs(),
+                        "swept attributes of a file that is gone"
+                    );
+                    swept.push(Swept { path: path.to_owned(), age });
+                    sidecar.tidy(&self.fs, path.rsplit_once('/').map_or("", |(place, _)| place));
+                    Ok(())
+                }
+                Err(Errno::NOENT) => Ok(()),
+                Err(error) => Err(error),
+            }
+        })
+    }
+
+    /// Whether the file at `path` is the one that an attribute file of that name belongs to. When
+    /// that cannot be told, it is.
+    fn describes(&self, bucket: &Bucket, path: &str, name: &str) -> bool {
+        let opened = match path.strip_prefix(VERSION_PREFIX) {
+            Some(version) => match self.versions_dir(bucket) {
+                Some(dir) => self.fs.open_beneath(&dir, version, READ),
+                // Served without its versioning directory for now.
+                None => return true,
+            },
+            None => bucket.open(path, READ),
+        };
+        match opened {
+            Ok(file) => identity(Subject::new(&file, bucket, path)).is_ok_and(|found| found == name),
+            Err(error) => !is_absent(error),
+        }
     }
 
     fn collect_references(&self, dir: &OwnedFd, used: &mut BTreeSet<Vec<u8>>) -> Result<(), Errno> {

@@ -87,6 +87,9 @@ pub struct StoreOptions {
     pub lock_mode: LockMode,
     /// See [`ForeignEtag`].
     pub foreign_etag: ForeignEtag,
+    /// Smallest size of a part that is not the last, in bytes. S3's, but for tests that want many.
+    #[doc(hidden)]
+    pub min_part_size: u64,
 }
 
 impl Default for StoreOptions {
@@ -107,6 +110,7 @@ impl Default for StoreOptions {
             read_only: false,
             lock_mode: LockMode::Shared,
             foreign_etag: ForeignEtag::Inode,
+            min_part_size: 5 << 20,
         }
     }
 }

@@ -18,7 +18,7 @@ use super::error::{Error, Result};
 use super::fs::{DIR, READ, Temp, entries, modified, random_name};
 use super::inner::Inner;
 use super::keeper::{Keeper, Subject};
-use super::key::{Key, TEMP_DIR};
+use super::key::Key;
 use super::object::{Found, Slot, is_absent};
 use super::types::Versioning;
 use super::ulid::Ulid;
@@ -32,9 +32,12 @@ pub(crate) fn version_dir(key: &str) -> String {
     format!("{}/{}/{}/{hash}", &hash[..2], &hash[2..4], &hash[4..6])
 }
 
+/// How the paths begin that attributes of versions are kept under.
+pub(crate) const VERSION_PREFIX: &str = "versions:";
+
 /// What the attributes of a version are kept under.
 pub(crate) fn version_path(key: &str, id: &str) -> String {
-    format!("versions:{}/{id}", version_dir(key))
+    format!("{VERSION_PREFIX}{}/{id}", version_dir(key))
 }
 
 /// Where a version sorts: by its id, the null version by its time.
@@ -175,7 +178,7 @@ impl Inner {
         for _ in 0..super::commit::TRIES {
             let (dir, made) = self.fs.make_dirs(versions, &place, &self.owner).map_err(fail)?;
             let home = self.fs.open_beneath(versions, bucket.name(), DIR).map_err(fail)?;
-            let (temp_dir, _) = self.fs.make_dirs(&home, TEMP_DIR, &self.owner).map_err(fail)?;
+            let temp_dir = self.fs.temp_dir(&home, &self.owner).map_err(fail)?;
             let parent = self.fs.open_beneath(bucket.dir(), key.parent(), DIR).map_err(fail)?;
             // A second name first, then moved: what a crash or another gateway left under the id is replaced.
             let helper = random_name();

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use server::Server;
 use vgwrdma::client::testing::{Peer, VecMemory};
-use vgwrdma::client::{Buffer, Client, ClientBuilder, Credentials, Timeouts};
+use vgwrdma::client::{Buffer, Client, ClientBuilder, Credentials, PartOf, Timeouts};
 
 /// A client of the server with short waits.
 fn builder(server: &Server) -> ClientBuilder {
@@ -48,7 +48,9 @@ fn futures_move_between_threads() {
         moves(client.get_by_token("b", "k", "", 1, &Default::default()));
         moves(client.create_multipart("b", "k"));
         moves(client.upload_part("b", "k", "id", 1, other, 0..1));
-        moves(client.upload_part_http("b", "k", "id", 1, other, 0..1));
+        let part = PartOf { bucket: "b", key: "k", upload_id: "id", number: 1 };
+        moves(client.upload_part_with(part, other, 0..1, &Default::default()));
+        moves(client.upload_part_http(part, other, 0..1, &Default::default()));
         moves(client.complete_multipart("b", "k", "id", &[]));
         moves(client.abort_multipart("b", "k", "id"));
         moves(client.get_http("b", "k", buffer, &Default::default()));

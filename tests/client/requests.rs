@@ -2,7 +2,7 @@
 
 use vgwrdma::client::headers::{LEGACY_SIZE, LEGACY_START, LEGACY_TOKEN, RDMA_TOKEN};
 use vgwrdma::client::testing::BASE;
-use vgwrdma::client::{Dialect, GetOptions, PutOptions};
+use vgwrdma::client::{Carrier, CompletedPart, Dialect, Error, GetOptions, PartOf, PutOptions};
 use vgwrdma::digest::Algorithm;
 use vgwrdma::rdma::Descriptor;
 
@@ -187,4 +187,39 @@ async fn parts_are_numbered_and_completed_in_order() {
     );
     assert!(client.upload_part("bucket", "key", &id, 0, &buffer, 0..50).await.is_err());
     assert!(client.upload_part("bucket", "key", &id, 10_001, &buffer, 0..50).await.is_err());
+}
+
+#[tokio::test]
+async fn parts_and_the_whole_carry_their_checksums() {
+    let server = Server::start(|request, _| match request.method.as_str() {
+        "POST" => Reply::new(
+            200,
+            &[],
+            b"<InitiateMultipartUploadResult><UploadId>id</UploadId></InitiateMultipartUploadResult>",
+        ),
+        _ if request.header(RDMA_TOKEN).is_some() => Reply::error(501, "NotImplemented", "no RDMA here"),
+        _ => Reply::new(200, &[("ETag", "\"e\"")], b""),
+    });
+    let (buffer, _) = buffer(&[7; 10]);
+    let client = client(&server);
+    let id = client.create_multipart_with("b", "k", Some(Algorithm::Crc64Nvme)).await.unwrap();
+    let part = PartOf { bucket: "b", key: "k", upload_id: &id, number: 3 };
+    let mut options = PutOptions::default();
+    options.checksum = Some((Algorithm::Crc64Nvme, "AAAAAAAAAAA=".to_owned()));
+    let declined = client.upload_part_with(part, &buffer, 0..10, &options).await.unwrap_err();
+    assert!(matches!(declined, Error::Declined { .. }), "{declined}");
+    options.fall_back = true;
+    let put = client.upload_part_with(part, &buffer, 0..10, &options).await.unwrap();
+    assert_eq!(put.carrier, Carrier::Http);
+    let parts = [CompletedPart { number: 3, etag: put.etag }];
+    client.complete_multipart_with("b", "k", &id, &parts, &options).await.unwrap();
+
+    let requests = server.requests();
+    assert_eq!(requests[0].header("x-amz-checksum-algorithm"), Some("CRC64NVME"));
+    assert_eq!(requests[0].header("x-amz-checksum-type"), Some("FULL_OBJECT"));
+    for request in &requests[1..] {
+        assert_eq!(request.header("x-amz-checksum-crc64nvme"), Some("AAAAAAAAAAA="));
+        assert!(request.signed_headers().contains(&"x-amz-checksum-crc64nvme"));
+    }
+    assert_eq!(requests[3].body, [7; 10]);
 }

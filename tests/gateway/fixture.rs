@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
@@ -38,6 +38,8 @@ pub(crate) struct TestGateway {
     /// What clients register; reached by the gateway's engine, when there is one.
     pub(crate) memory: RemoteMemory,
     pub(crate) engine: Option<Arc<Engine>>,
+    /// Channels of the engine at the start.
+    channels: usize,
 }
 
 pub(crate) fn test_config(root: &TempDir) -> Config {
@@ -85,11 +87,22 @@ impl TestGateway {
         engine: EngineConfig,
         wrap: impl FnOnce(Arc<dyn Endpoint>) -> Arc<dyn Endpoint>,
     ) -> Self {
+        Self::rdma_in(TempDir::new().unwrap(), 16, change, engine, wrap).await
+    }
+
+    /// As [`rdma_with`](Self::rdma_with), in a directory and with a number of chunks.
+    pub(crate) async fn rdma_in(
+        root: TempDir,
+        chunks: usize,
+        change: impl FnOnce(&mut Config),
+        engine: EngineConfig,
+        wrap: impl FnOnce(Arc<dyn Endpoint>) -> Arc<dyn Endpoint>,
+    ) -> Self {
         let memory = RemoteMemory::new();
         let endpoint = wrap(Arc::new(MemoryEndpoint::new(memory.clone(), MemoryConfig::default())));
-        let pool = leases(16, engine.chunk_size).unwrap();
+        let pool = leases(chunks, engine.chunk_size).unwrap();
         let engine = Arc::new(Engine::start(engine, vec![endpoint], pool).unwrap());
-        Self::start(change, Some(engine), memory).await
+        Self::start_in(root, change, Some(engine), memory).await
     }
 
     pub(crate) async fn start(
@@ -97,13 +110,22 @@ impl TestGateway {
         engine: Option<Arc<Engine>>,
         memory: RemoteMemory,
     ) -> Self {
-        let root = TempDir::new().unwrap();
+        Self::start_in(TempDir::new().unwrap(), change, engine, memory).await
+    }
+
+    async fn start_in(
+        root: TempDir,
+        change: impl FnOnce(&mut Config),
+        engine: Option<Arc<Engine>>,
+        memory: RemoteMemory,
+    ) -> Self {
         std::fs::create_dir(root.path().join(BUCKET)).unwrap();
         let mut config = test_config(&root);
         change(&mut config);
         let gateway = Gateway::start(config, engine.clone()).await.unwrap();
         let address = gateway.addresses()[0].clone();
-        Self { gateway: Some(gateway), address, root, memory, engine }
+        let channels = engine.as_ref().map_or(0, |e| e.stats().channels_open);
+        Self { gateway: Some(gateway), address, root, memory, engine, channels }
     }
 
     pub(crate) fn signer(&self) -> Signer {
@@ -192,6 +214,22 @@ impl TestGateway {
         walk(self.root.path().join(".sgwtmp"), &mut found);
         walk(self.file(".sgwtmp"), &mut found);
         found
+    }
+}
+
+/// The end of every test: all chunks and channels are back and all gauges zero.
+impl Drop for TestGateway {
+    fn drop(&mut self) {
+        let Some(engine) = self.engine.as_ref().filter(|_| !std::thread::panicking()) else { return };
+        let until = Instant::now() + Duration::from_secs(20);
+        loop {
+            let stats = engine.stats();
+            if stats.unrest().is_none() && stats.channels_open == self.channels {
+                return;
+            }
+            assert!(Instant::now() < until, "not at rest at the end of the test: {stats:#?}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 

@@ -12,7 +12,13 @@ mod multipart;
 mod objects;
 mod protocol;
 mod rdma;
+#[cfg(not(cuobj_provider = "nvidia"))]
+mod rdma_clients;
+mod rdma_direct_io;
 mod rdma_failures;
+mod rdma_faults;
+#[cfg(not(cuobj_provider = "nvidia"))]
+mod rdma_killed;
 mod rdma_rules;
 mod settings;
 mod sign;

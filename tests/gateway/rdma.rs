@@ -268,3 +268,64 @@ async fn the_access_log_tells_the_carrier() {
     assert!(lines[1].contains(" 206 - - 70000 ") && lines[1].ends_with(" rdma 10"), "{text}");
     assert!(!text.contains(&gateway.memory.register(b"").to_string()[18..]), "no token in a log");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn versions_and_presigned_urls() {
+    let versions = tempfile::tempdir().unwrap();
+    let directory = versions.path().to_owned();
+    let gateway = TestGateway::rdma_with(
+        |c| c.store.versioning_dir = Some(directory),
+        crate::fixture::engine_config(),
+        |endpoint| endpoint,
+    )
+    .await;
+    let document = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
+    gateway.request(Method::PUT, "/bucket?versioning").body(document).send().await.ok();
+    let (one, two) = (pattern(2 * CHUNK + 1, 1), pattern(CHUNK, 2));
+    let ids = [put(&gateway, "key", &one).await, put(&gateway, "key", &two).await]
+        .map(|answer| answer.ok().header("x-amz-version-id").to_owned());
+    assert!(!ids[0].is_empty() && ids[0] != ids[1]);
+    for (id, data) in ids.iter().zip([&one, &two]) {
+        let path = format!("/bucket/key?versionId={id}");
+        let into = gateway.memory.register(&vec![0; data.len()]);
+        let answer = gateway.request(Method::GET, &path).token(&into).send().await;
+        transferred(&answer, 200, data.len());
+        assert_eq!(answer.header("x-amz-version-id"), id);
+        assert!(gateway.memory.bytes(&into) == *data);
+        let into = gateway.memory.register(&[0; 10]);
+        let ranged = gateway.request(Method::GET, &path).token(&into).header("range", "bytes=5-14");
+        transferred(&ranged.send_presigned().await, 206, 10);
+        assert!(gateway.memory.bytes(&into) == data[5..15]);
+    }
+    let into = gateway.memory.register(&[0; 10]);
+    let missing = gateway.request(Method::GET, "/bucket/key?versionId=none").token(&into).send().await;
+    assert!([400, 404].contains(&missing.status.as_u16()), "{}", missing.text());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_tell_size_and_carrier() {
+    let gateway = TestGateway::rdma_with(
+        |c| c.metrics_listen = Some("127.0.0.1:0".parse().unwrap()),
+        crate::fixture::engine_config(),
+        |endpoint| endpoint,
+    )
+    .await;
+    put(&gateway, "key", &pattern(70_000, 1)).await.ok();
+    get(&gateway, "key", 70_000, Some("bytes=0-9")).await.0.ok();
+    gateway.put("http", "12345").await.ok();
+    gateway.settle().await;
+    let address = gateway.running().metrics_address().unwrap().to_owned();
+    let page =
+        crate::fixture::send(&address, Method::GET, "/metrics", Default::default(), Default::default(), true);
+    let text = page.await.ok().text();
+    for line in [
+        "vgwrdma_rdma_bytes_total{direction=\"in\"} 70000",
+        "vgwrdma_rdma_bytes_total{direction=\"out\"} 10",
+        "vgwrdma_http_body_bytes_total{direction=\"in\"} 5",
+        "vgwrdma_requests_total{operation=\"PutObject\",status=\"200\",carrier=\"rdma\"} 1",
+        "vgwrdma_requests_total{operation=\"GetObject\",status=\"206\",carrier=\"rdma\"} 1",
+        "vgwrdma_requests_total{operation=\"PutObject\",status=\"200\",carrier=\"http\"} 1",
+    ] {
+        assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
+    }
+}

@@ -120,9 +120,8 @@ fn an_error_at_any_step(errno: Errno) {
                 let text = error.to_string();
                 assert!(text.contains("k"), "the object is named: {text}");
                 match errno {
-                    Errno::NOSPC | Errno::DQUOT => {
-                        assert!(matches!(error, Error::NoSpace { .. }), "{op:?} {text}")
-                    }
+                    Errno::NOSPC => assert!(matches!(error, Error::NoSpace { .. }), "{op:?} {text}"),
+                    Errno::DQUOT => assert!(matches!(error, Error::QuotaExceeded { .. }), "{op:?} {text}"),
                     Errno::ROFS => assert!(matches!(error, Error::Denied(_)), "{op:?} {text}"),
                     _ => assert!(matches!(error, Error::Io { .. }), "{op:?} {text}"),
                 }

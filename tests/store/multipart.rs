@@ -58,7 +58,7 @@ fn wanted(parts: &[PartInfo]) -> CompleteUpload {
     CompleteUpload { parts: parts.collect(), ..CompleteUpload::default() }
 }
 
-fn complete(fixture: &Fixture, key: &str, id: &str, parts: &[PartInfo]) -> Result<ObjectInfo> {
+pub(crate) fn complete(fixture: &Fixture, key: &str, id: &str, parts: &[PartInfo]) -> Result<ObjectInfo> {
     fixture.store.complete_upload(BUCKET, key, id, &wanted(parts))
 }
 

@@ -52,12 +52,10 @@ async fn every_status_on_every_piece() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_status_fails_a_get_too() {
-    for &status in &WcStatus::ALL[1..] {
-        if status == WcStatus::WR_FLUSH_ERR {
-            continue;
-        }
-        let (fabric, _) = InProcess::threaded(Duration::ZERO).failing(once(2, Fault::Status(status)));
+async fn every_status_on_every_piece_of_a_get() {
+    let statuses = WcStatus::ALL[1..].iter().copied().filter(|s| *s != WcStatus::WR_FLUSH_ERR);
+    for (status, piece) in statuses.flat_map(|status| (0..PIECES as u64).map(move |piece| (status, piece))) {
+        let (fabric, _) = InProcess::threaded(Duration::ZERO).failing(once(piece, Fault::Status(status)));
         let rig = Rig::new(fabric, config(), 8);
         let target = rig.fabric.offer(&vec![0; PIECES * CHUNK]);
         let source = VecSource::new(pattern(PIECES * CHUNK, 1));

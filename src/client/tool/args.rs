@@ -146,8 +146,8 @@ pub struct TestArgs {
     /// Downloads only these bytes of the object, first and last included, as in an HTTP range.
     #[arg(long, value_name = "START-END", conflicts_with = "put_only", help_heading = WORK)]
     pub range: Option<String>,
-    /// How downloaded bytes are compared with uploaded ones. crc64 also has the gateway check the upload
-    /// (not with --multipart).
+    /// How downloaded bytes are compared with uploaded ones. crc64 also has the gateway check the
+    /// upload, with --multipart each part and the whole.
     #[arg(long, value_enum, default_value_t = Verify::Crc32, help_heading = WORK)]
     pub verify: Verify,
     /// Deletes the objects afterwards.

@@ -117,12 +117,12 @@ fn execute(plan: &Plan) -> Result<Exit, Failure> {
     let out: &mut dyn Write = if plan.json_on_stdout() { &mut nowhere } else { &mut stdout };
     let interrupt = Interrupt::watch_signals()?;
     // Mistakes in the flags show before anything is started.
-    plan.client.clone().build().map_err(|e| Failure::transfer("", e))?;
+    plan.client.clone().build()?;
     let memory = Memory::open(plan.standard, plan.memory, plan.gpu)?;
     let modes = modes(plan, &memory);
 
     let mut plan = plan.clone();
-    let scout = worker(&plan, 0, Buffer::unregistered(4096).map_err(|e| Failure::transfer("", e))?)?;
+    let scout = worker(&plan, 0, Buffer::unregistered(4096)?)?;
     if plan.operations.put() {
         let made = scout
             .ensure_bucket(&plan.bucket)
@@ -170,12 +170,12 @@ fn modes(plan: &Plan, memory: &Memory) -> Vec<Mode> {
 }
 
 fn worker(plan: &Plan, number: usize, buffer: Buffer) -> Result<Worker, Failure> {
-    Worker::new(plan, number, buffer).map_err(|e| Failure::transfer("", e))
+    Ok(Worker::new(plan, number, buffer)?)
 }
 
 /// A GET-only run without a size takes the object's own.
 fn object_size(plan: &Plan, scout: &Worker) -> Result<u64, Failure> {
-    let size = scout.object_size(plan).map_err(|e| Failure::transfer("", e))?;
+    let size = scout.object_size(plan)?;
     if size == 0 {
         return Err(Failure::Usage(format!(
             "the object {}/{} is empty; nothing to measure",

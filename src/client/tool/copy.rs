@@ -10,12 +10,13 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::args::CopyArgs;
 use super::memory::Memory;
+use super::parts::Upload;
 use super::plan::{Mode, client, memory, size};
 use super::report::size_text;
 use super::stats::gigabytes_per_second;
 use super::{Exit, Failure};
 use crate::client::{
-    Buffer, Client, CompletedPart, Error, GetOptions, MAX_PARTS, MAX_TRANSFER, ObjectInfo, PutOptions, Result,
+    Buffer, Client, Error, GetOptions, MAX_PARTS, MAX_TRANSFER, ObjectInfo, PutOptions, Result,
 };
 use crate::digest::{Algorithm, Digester};
 
@@ -47,7 +48,7 @@ impl Place {
 pub(crate) fn run(args: &CopyArgs) -> Result<Exit, Failure> {
     let sides = (Place::parse(&args.source)?, Place::parse(&args.destination)?);
     let part = args.multipart.as_deref().map(|text| size("-multipart", text, MAX_TRANSFER)).transpose()?;
-    let client = client(&args.connection)?.build().map_err(|e| Failure::transfer("", e))?;
+    let client = client(&args.connection)?.build()?;
     let memory = Memory::open(args.standard, memory(&args.memory)?, args.memory.gpu)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|e| Failure::Usage(format!("cannot start: {e}")))?;
@@ -113,9 +114,11 @@ impl Copy {
         let failed = |e| Failure::transfer(format!("{bucket}/{key}"), e);
         let mut buffer = self.memory.buffer(length.min(part.unwrap_or(MAX_TRANSFER)).max(1) as usize)?;
         let Some(part) = part.filter(|&part| part < length) else {
-            let sum = fill(&mut file, &mut buffer, length as usize).map_err(|e| e.told(path, failed))?;
-            let mut options = PutOptions { fall_back: self.fall_back, ..PutOptions::default() };
-            options.checksum = Some((Algorithm::Crc64Nvme, sum));
+            let mut sum = digester();
+            fill(&mut file, &mut buffer, length as usize, &mut [&mut sum])
+                .map_err(|e| e.told(path, failed))?;
+            let checksum = base64(sum).map(|sum| (Algorithm::Crc64Nvme, sum));
+            let options = PutOptions { fall_back: self.fall_back, checksum };
             let range = 0..length as usize;
             let put = if self.is_rdma() {
                 self.client.put_with(bucket, key, &buffer, range, &options).await
@@ -128,49 +131,30 @@ impl Copy {
         if length.div_ceil(part) > u64::from(MAX_PARTS) {
             return Err(Failure::Usage(format!("-multipart: more than {MAX_PARTS} parts; use larger ones")));
         }
-        let id = self.client.create_multipart(bucket, key).await.map_err(failed)?;
-        let mut parts = Vec::new();
-        let mut outcome = Ok(());
-        for range in pieces(length, part) {
-            let number = parts.len() as u32 + 1;
-            let size = (range.end - range.start) as usize;
-            let sent = match fill(&mut file, &mut buffer, size) {
-                Ok(_) => self.part(bucket, key, &id, number, &buffer, size).await.map_err(failed),
-                Err(error) => Err(error.told(path, failed)),
-            };
-            match sent {
-                Ok(part) => parts.push(part),
-                Err(failure) => {
-                    outcome = Err(failure);
-                    break;
-                }
+        let upload = Upload {
+            client: &self.client,
+            bucket,
+            key,
+            mode: self.memory.mode(),
+            fall_back: self.fall_back,
+            checksum: Some(Algorithm::Crc64Nvme),
+        };
+        let sent = upload.run(async |parts| {
+            let mut completed = Vec::new();
+            let mut whole = digester();
+            for range in pieces(length, part) {
+                let size = (range.end - range.start) as usize;
+                let mut own = digester();
+                let mut sums = [&mut own, &mut whole];
+                fill(&mut file, &mut buffer, size, &mut sums).map_err(|e| e.told(path, Failure::from))?;
+                let sum = base64(own);
+                let number = completed.len() as u32 + 1;
+                let (part, _) = parts.send(number, &buffer, 0..size, sum).await?;
+                completed.push(part);
             }
-        }
-        if outcome.is_ok() {
-            outcome = self.client.complete_multipart(bucket, key, &id, &parts).await.map_err(failed);
-        }
-        if outcome.is_err()
-            && let Err(error) = self.client.abort_multipart(bucket, key, &id).await
-        {
-            tracing::warn!(%error, key, "the parts of a failed upload are left behind");
-        }
-        outcome.map(|()| length)
-    }
-
-    async fn part(
-        &self,
-        bucket: &str,
-        key: &str,
-        id: &str,
-        number: u32,
-        buffer: &Buffer,
-        size: usize,
-    ) -> Result<CompletedPart> {
-        if self.is_rdma() {
-            self.client.upload_part(bucket, key, id, number, buffer, 0..size).await
-        } else {
-            self.client.upload_part_http(bucket, key, id, number, buffer, 0..size).await
-        }
+            Ok((completed, base64(whole)))
+        });
+        sent.await.map_err(|e: Failure| e.within(&format!("{bucket}/{key}"))).map(|()| length)
     }
 
     /// Downloads into a file beside the destination, which takes its place once it is verified.
@@ -266,17 +250,29 @@ impl FillError {
     }
 }
 
-/// Reads the file's next `length` bytes into the buffer; gives their CRC-64/NVME in base64.
-fn fill(file: &mut File, buffer: &mut Buffer, length: usize) -> Result<String, FillError> {
-    let mut digester = Digester::new(false, [Algorithm::Crc64Nvme]);
+fn digester() -> Digester {
+    Digester::new(false, [Algorithm::Crc64Nvme])
+}
+
+fn base64(digester: Digester) -> Option<String> {
+    digester.finish().base64(Algorithm::Crc64Nvme)
+}
+
+/// Reads the file's next `length` bytes into the buffer, and past the digesters.
+fn fill(
+    file: &mut File,
+    buffer: &mut Buffer,
+    length: usize,
+    digesters: &mut [&mut Digester],
+) -> Result<(), FillError> {
     let mut staging = vec![0; STAGING.min(length)];
     for piece in Buffer::pieces(0..length, STAGING) {
         let room = &mut staging[..piece.len()];
         file.read_exact(room).map_err(FillError::File)?;
-        digester.update(room);
+        digesters.iter_mut().for_each(|digester| digester.update(room));
         buffer.copy_in(piece.start, room).map_err(FillError::Buffer)?;
     }
-    Ok(digester.finish().base64(Algorithm::Crc64Nvme).unwrap_or_default())
+    Ok(())
 }
 
 #[cfg(test)]

@@ -78,6 +78,12 @@ pub enum Failure {
     },
 }
 
+impl From<Error> for Failure {
+    fn from(source: Error) -> Self {
+        Self::transfer("", source)
+    }
+}
+
 impl Failure {
     /// A failed transfer, told with what was being done.
     pub(crate) fn transfer(context: impl Into<String>, source: Error) -> Self {

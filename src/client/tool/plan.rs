@@ -152,11 +152,6 @@ impl Plan {
                 range.end - 1
             )));
         }
-        if part_size.is_some() && args.connection.fall_back {
-            return Err(Failure::Usage(
-                "-fall-back has no effect on parts; leave it or -multipart out".to_owned(),
-            ));
-        }
         let memory = memory(&args.memory)?;
         Ok(Self {
             client,
@@ -333,7 +328,6 @@ mod tests {
     #[test_case("-size 1MiB -range 0-1048576", "past the end")]
     #[test_case("-size 1GiB -multipart 64KiB", "more than 10000 parts")]
     #[test_case("-memory host -gpu 1", "has no effect")]
-    #[test_case("-multipart 8MiB -fall-back", "has no effect")]
     #[test_case("-bucket a/b", "bucket name")]
     #[test_case("-insecure -ca-bundle x.pem", "contradict")]
     fn refused(line: &str, text: &str) {

@@ -8,9 +8,10 @@ use tokio::sync::watch;
 
 use super::Failure;
 use super::args::Verify;
+use super::parts::Upload;
 use super::plan::{Mode, Operations, Plan};
 use super::random::Random;
-use crate::client::{Buffer, Carrier, Client, Error, GetOptions, Got, MAX_TRANSFER, PutOptions, Result};
+use crate::client::{Buffer, Carrier, Client, Error, GetOptions, Got, MAX_TRANSFER, Put, PutOptions, Result};
 use crate::digest::{Algorithm, Digester, Digests};
 
 /// Bytes that pass between a device buffer and the host at a time.
@@ -117,7 +118,7 @@ impl Worker {
             let digests = self.prepare(plan, task).map_err(|e| Failure::transfer("fill PUT buffer", e))?;
             let started = Instant::now();
             match self.put(plan, task, &digests, stop).map_err(|e| Failure::transfer("PUT", e))? {
-                Some((carrier, attempts)) => sample.note(task.mode, carrier, attempts),
+                Some(puts) => puts.iter().for_each(|put| sample.note(task.mode, put.carrier, put.attempts)),
                 None => return Ok(None),
             }
             sample.put = Some(started.elapsed());
@@ -144,25 +145,34 @@ impl Worker {
 
     /// Fills the buffer with new random bytes and takes their checksums.
     fn prepare(&mut self, plan: &Plan, task: &Task) -> Result<Sent> {
-        let wanted: Vec<Algorithm> = algorithm(plan.verify).into_iter().collect();
-        let mut whole = Digester::new(false, wanted.iter().copied());
-        let mut part = plan.range.as_ref().map(|_| Digester::new(false, wanted.iter().copied()));
+        let digester = || Digester::new(false, algorithm(plan.verify));
+        let mut whole = digester();
+        let mut range = plan.range.as_ref().map(|_| digester());
+        let mut parts = Vec::new();
         let mut first = None;
-        for piece in Buffer::pieces(0..task.size as usize, STAGING) {
-            self.staging.resize(STAGING, 0);
-            let room = &mut self.staging[..piece.len()];
-            self.random.fill(room);
-            first = first.or(room.first().copied());
-            whole.update(room);
-            if let (Some(part), Some(range)) = (&mut part, &plan.range) {
-                let start = (range.start as usize).clamp(piece.start, piece.end);
-                let end = (range.end as usize).clamp(piece.start, piece.end);
-                part.update(&room[start - piece.start..end - piece.start]);
+        let size = task.size as usize;
+        for part in Buffer::pieces(0..size, plan.part_size.map_or(size, |part| part as usize)) {
+            let mut own = plan.part_size.map(|_| digester());
+            for piece in Buffer::pieces(part, STAGING) {
+                self.staging.resize(STAGING, 0);
+                let room = &mut self.staging[..piece.len()];
+                self.random.fill(room);
+                first = first.or(room.first().copied());
+                whole.update(room);
+                if let Some(own) = &mut own {
+                    own.update(room);
+                }
+                if let (Some(digester), Some(range)) = (&mut range, &plan.range) {
+                    let start = (range.start as usize).clamp(piece.start, piece.end);
+                    let end = (range.end as usize).clamp(piece.start, piece.end);
+                    digester.update(&room[start - piece.start..end - piece.start]);
+                }
+                self.buffer.copy_in(piece.start, room)?;
             }
-            self.buffer.copy_in(piece.start, room)?;
+            parts.extend(own.map(Digester::finish));
         }
         let whole = whole.finish();
-        Ok(Sent { range: part.map_or_else(|| whole.clone(), Digester::finish), whole, first })
+        Ok(Sent { range: range.map_or_else(|| whole.clone(), Digester::finish), whole, parts, first })
     }
 
     fn put(
@@ -171,33 +181,26 @@ impl Worker {
         task: &Task,
         sent: &Sent,
         stop: &mut watch::Receiver<bool>,
-    ) -> Result<Option<(Carrier, u32)>> {
+    ) -> Result<Option<Vec<Put>>> {
         let key = self.key(task);
         let length = task.size as usize;
-        let mut options = PutOptions { fall_back: plan.fall_back, ..PutOptions::default() };
-        if plan.verify == Verify::Crc64 {
-            options.checksum =
-                sent.whole.base64(Algorithm::Crc64Nvme).map(|value| (Algorithm::Crc64Nvme, value));
-        }
-        let (client, buffer) = (&self.client, &self.buffer);
+        let checksum = (plan.verify == Verify::Crc64).then_some(Algorithm::Crc64Nvme);
+        let (client, buffer, bucket) = (&self.client, &self.buffer, &plan.bucket);
         let upload = async {
-            let put = match (plan.part_size, task.mode) {
-                (Some(part), Mode::Standard) => {
-                    upload_parts(client, &plan.bucket, &key, buffer, length, part as usize, false).await?;
-                    return Ok((Carrier::Http, 1));
-                }
-                (Some(part), Mode::Rdma(_)) => {
-                    upload_parts(client, &plan.bucket, &key, buffer, length, part as usize, true).await?;
-                    return Ok((Carrier::Rdma, 1));
-                }
-                (None, Mode::Rdma(_)) => {
-                    client.put_with(&plan.bucket, &key, buffer, 0..length, &options).await?
-                }
-                (None, Mode::Standard) => {
-                    client.put_http(&plan.bucket, &key, buffer, 0..length, &options).await?
-                }
+            if let Some(part_size) = plan.part_size {
+                let fall_back = plan.fall_back;
+                let upload = Upload { client, bucket, key: &key, mode: task.mode, fall_back, checksum };
+                return upload_parts(upload, buffer, length, part_size as usize, sent).await;
+            }
+            let options = PutOptions {
+                fall_back: plan.fall_back,
+                checksum: checksum.and_then(|a| Some((a, sent.whole.base64(a)?))),
             };
-            Ok((put.carrier, put.attempts))
+            let put = match task.mode {
+                Mode::Rdma(_) => client.put_with(bucket, &key, buffer, 0..length, &options).await?,
+                Mode::Standard => client.put_http(bucket, &key, buffer, 0..length, &options).await?,
+            };
+            Ok(vec![put])
         };
         self.runtime.block_on(unless_stopped(stop, upload)).transpose()
     }
@@ -288,6 +291,8 @@ impl Worker {
 /// Checksums of uploaded bytes.
 struct Sent {
     whole: Digests,
+    /// Of each part of a multipart upload.
+    parts: Vec<Digests>,
     /// Of the part that will be downloaded.
     range: Digests,
     /// The first byte.
@@ -325,38 +330,29 @@ async fn get(
     }
 }
 
-/// Uploads the buffer in parts, some at a time; gives the upload up when a part fails.
+/// Uploads the buffer in parts, some at a time, and gives how the requests went.
 async fn upload_parts(
-    client: &Client,
-    bucket: &str,
-    key: &str,
+    upload: Upload<'_>,
     buffer: &Buffer,
     length: usize,
     part_size: usize,
-    rdma: bool,
-) -> Result<()> {
-    let id = client.create_multipart(bucket, key).await?;
-    let uploads = Buffer::pieces(0..length, part_size).zip(1..).map(|(range, number)| {
-        let id = &id;
-        async move {
-            if rdma {
-                client.upload_part(bucket, key, id, number, buffer, range).await
-            } else {
-                client.upload_part_http(bucket, key, id, number, buffer, range).await
-            }
-        }
-    });
-    let uploaded: Result<Vec<_>> = stream::iter(uploads).buffered(PARTS_AHEAD).try_collect().await;
-    let completed = match uploaded {
-        Ok(parts) => client.complete_multipart(bucket, key, &id, &parts).await,
-        Err(error) => Err(error),
-    };
-    if completed.is_err()
-        && let Err(error) = client.abort_multipart(bucket, key, &id).await
-    {
-        tracing::warn!(%error, key, "the parts of a failed upload are left behind");
-    }
-    completed
+    sent: &Sent,
+) -> Result<Vec<Put>> {
+    let sum = |digests: &Digests| upload.checksum.and_then(|algorithm| digests.base64(algorithm));
+    let mut puts = Vec::new();
+    upload
+        .run(async |parts| {
+            let sends = Buffer::pieces(0..length, part_size)
+                .zip(&sent.parts)
+                .zip(1..)
+                .map(|((range, digests), number)| parts.send(number, buffer, range, sum(digests)));
+            let done: Vec<_> = stream::iter(sends).buffered(PARTS_AHEAD).try_collect().await?;
+            let (completed, requests) = done.into_iter().unzip();
+            puts = requests;
+            Ok((completed, sum(&sent.whole)))
+        })
+        .await
+        .map(|()| puts)
 }
 
 /// Runs `work` unless `stop` is or turns true.

@@ -7,7 +7,7 @@ use http::Method;
 use super::super::body::{Feeder, RequestBody};
 use super::super::connection::Response;
 use super::super::request::Call;
-use super::super::standard::{checksum_header, stored_checksums};
+use super::super::standard::{stored_checksums, with_checksum};
 use super::{Carrier, Judged, Put, PutOptions, declined, judged, start_of, too_large};
 use crate::client::{Breach, Buffer, Client, Error, MAX_TRANSFER, Result};
 use crate::rdma::Op;
@@ -170,15 +170,6 @@ fn check(buffer: &Buffer, range: &Range<usize>) -> Result<()> {
         return Err(too_large(range.len() as u64));
     }
     buffer.check(range.start, range.len())
-}
-
-fn with_checksum<'a>(call: Call<'a>, options: &PutOptions) -> Result<Call<'a>> {
-    let Some((algorithm, value)) = &options.checksum else { return Ok(call) };
-    let name = http::header::HeaderName::try_from(checksum_header(*algorithm))
-        .map_err(|e| Error::Invalid { what: e.to_string() })?;
-    let value = http::HeaderValue::from_str(value)
-        .map_err(|_| Error::Invalid { what: "the checksum is not base64".to_owned() })?;
-    Ok(call.headers([(name, value)]))
 }
 
 async fn put(reply: Response, carrier: Carrier) -> Result<Put> {

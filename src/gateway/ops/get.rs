@@ -30,6 +30,10 @@ impl BlockSource for ObjectSource {
     fn read_at(&self, offset: u64, data: &mut [u8]) -> io::Result<()> {
         self.0.read_at(offset, data)
     }
+
+    fn read_block(&self, offset: u64, length: usize, chunk: &mut [u8]) -> io::Result<()> {
+        self.0.read_block(offset, length, chunk)
+    }
 }
 
 /// How an object is opened.
@@ -214,13 +218,13 @@ impl ObjectService {
             endpoint_hint: context.and_then(|c| c.local),
         };
         let sent = if extent.length == 0 {
-            let empty = SummedSource::new(ObjectSourceRef(Arc::clone(&opened.source)));
+            let empty = SummedSource::new(Arc::clone(&opened.source));
             Ok((0, stored.or_else(|| empty.checksum(extent.start, 0))))
         } else if let Some(stored) = stored {
             let source = Arc::clone(&opened.source);
             engine.push(window, source, extent.start).await.map(|report| (report.bytes, Some(stored)))
         } else {
-            let source = Arc::new(SummedSource::new(ObjectSourceRef(Arc::clone(&opened.source))));
+            let source = Arc::new(SummedSource::new(Arc::clone(&opened.source)));
             let pushed = engine.push(window, Arc::clone(&source), extent.start).await;
             pushed.map(|report| (report.bytes, source.checksum(extent.start, extent.length)))
         };
@@ -245,15 +249,6 @@ impl ObjectService {
                 Err(reply::failed(&error))
             }
         }
-    }
-}
-
-/// A shared object as a source of its own, to be wrapped.
-struct ObjectSourceRef(Arc<ObjectSource>);
-
-impl BlockSource for ObjectSourceRef {
-    fn read_at(&self, offset: u64, data: &mut [u8]) -> io::Result<()> {
-        self.0.read_at(offset, data)
     }
 }
 

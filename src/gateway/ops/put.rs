@@ -90,7 +90,10 @@ pub(crate) async fn put_object(
     service: &ObjectService,
     mut req: S3Request<PutObjectInput>,
 ) -> S3Result<S3Response<PutObjectOutput>> {
-    let (body, metadata) = (req.input.body.take(), req.input.metadata.take());
+    let (body, mut metadata) = (req.input.body.take(), req.input.metadata.take());
+    if let Some(metadata) = &mut metadata {
+        metadata.retain(|name, _| !service.token_metadata.iter().any(|t| t.eq_ignore_ascii_case(name)));
+    }
     service.check_owner(&req.input.bucket, req.input.expected_bucket_owner.as_deref()).await?;
     let source = service.source(&req, body, req.input.content_length)?;
     let expected = service.expected(&req, &source)?;

@@ -41,10 +41,15 @@ impl<S> SummedSource<S> {
 
 impl<S: BlockSource> BlockSource for SummedSource<S> {
     fn read_at(&self, offset: u64, data: &mut [u8]) -> io::Result<()> {
-        self.inner.read_at(offset, data)?;
-        let sum = crc_fast::checksum(CrcAlgorithm::Crc64Nvme, data);
+        let length = data.len();
+        self.read_block(offset, length, data)
+    }
+
+    fn read_block(&self, offset: u64, length: usize, chunk: &mut [u8]) -> io::Result<()> {
+        self.inner.read_block(offset, length, chunk)?;
+        let sum = crc_fast::checksum(CrcAlgorithm::Crc64Nvme, &chunk[..length]);
         let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
-        blocks.insert(offset, (sum, data.len() as u64));
+        blocks.insert(offset, (sum, length as u64));
         Ok(())
     }
 }

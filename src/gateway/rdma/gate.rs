@@ -4,6 +4,7 @@ use http::{HeaderMap, Uri};
 use s3s::S3Result;
 
 use super::Intent;
+use super::foreign;
 use super::policy::TokenPolicy;
 use super::reply;
 use super::signed::Signed;
@@ -51,21 +52,18 @@ impl Gate {
                 return Err(reply::unsigned(name));
             }
         }
-        let declined = if !self.enabled {
-            Some("this gateway has RDMA switched off")
-        } else if found.is_foreign(headers) {
-            Some("the RDMA token is of a transport that this gateway does not speak")
-        } else {
-            None
-        };
-        match declined {
-            Some(why) if writes => Err(reply::put_declined(why)),
-            Some(_) => Ok(Some(Intent::Declined)),
-            None => {
-                let target = found.read(headers)?;
-                self.policy.check(&target, request.peer)?;
-                Ok(Some(Intent::Transfer(target)))
-            }
+        let foreign = found.is_foreign(headers);
+        if foreign || !self.enabled {
+            return match (writes, foreign) {
+                (false, _) => Ok(Some(Intent::Declined)),
+                (true, true) => Err(foreign::declined(
+                    "the RDMA token is of a transport that this gateway does not speak",
+                )),
+                (true, false) => Err(reply::put_declined("this gateway has RDMA switched off")),
+            };
         }
+        let target = found.read(headers)?;
+        self.policy.check(&target, request.peer)?;
+        Ok(Some(Intent::Transfer(target)))
     }
 }

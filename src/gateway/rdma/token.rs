@@ -6,6 +6,7 @@ use http::{HeaderMap, HeaderName};
 use s3s::{S3ErrorCode, S3Result};
 
 use super::Target;
+use super::foreign::is_foreign;
 use crate::gateway::error::s3;
 use crate::rdma::Descriptor;
 
@@ -36,6 +37,11 @@ impl TokenHeaders {
         let mut names = vec![HeaderName::from_static(TOKEN)];
         names.extend(extra.iter().filter(|name| name.as_str() != TOKEN).cloned());
         Self { names }
+    }
+
+    /// What a token header would be called among an object's metadata, where it must not be kept.
+    pub(crate) fn as_metadata(&self) -> Vec<String> {
+        self.names.iter().filter_map(|n| n.as_str().strip_prefix("x-amz-meta-").map(str::to_owned)).collect()
     }
 
     /// Looks for tokens without reading them.
@@ -75,12 +81,6 @@ fn decimal(headers: &HeaderMap, name: &str) -> S3Result<u64> {
         .ok_or_else(|| invalid(name, "must be a decimal number of at most 64 bits"))
 }
 
-/// Kinds of tokens that other transports use. They are known not to be descriptors, and their
-/// clients fall back to a plain body when told that RDMA is not to be had.
-fn of_another_transport(text: &str) -> bool {
-    text.starts_with("rc:") || (text.len() == 88 && text.bytes().all(|b| b.is_ascii_hexdigit()))
-}
-
 impl Found {
     /// The headers that must be signed.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
@@ -94,7 +94,7 @@ impl Found {
             && self
                 .tokens
                 .iter()
-                .all(|name| headers.get(name).and_then(|v| v.to_str().ok()).is_some_and(of_another_transport))
+                .all(|name| headers.get(name).and_then(|v| v.to_str().ok()).is_some_and(is_foreign))
     }
 
     /// Reads the token and the window.
@@ -218,12 +218,11 @@ mod tests {
         assert!(read(&[(TOKEN, GOOD), ("x-rdma-info", &other)]).unwrap_err().contains("other memory"));
     }
 
-    #[test_case("rc:00112233445566778899aabbccddeeff:1000:100:1" => true)]
-    #[test_case(&"0a".repeat(44) => true)]
-    #[test_case(GOOD => false)]
-    #[test_case("abc" => false)]
-    fn foreign(token: &str) -> bool {
-        let headers = headers(&[(TOKEN, token)]);
+    #[test_case(&[(TOKEN, "rc:1:2:3:4")] => true)]
+    #[test_case(&[(TOKEN, GOOD)] => false)]
+    #[test_case(&[(TOKEN, "rc:1:2:3:4"), (LEGACY[0], GOOD)] => false)]
+    fn foreign(list: &[(&'static str, &str)]) -> bool {
+        let headers = headers(list);
         TokenHeaders::new(&[]).find(&headers).unwrap().is_foreign(&headers)
     }
 

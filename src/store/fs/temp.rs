@@ -30,7 +30,7 @@ impl Temp {
             let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
             let open = || rfs::openat(&home, TEMP_DIR, flags, mode);
             let opened = match open() {
-                Err(Errno::NOENT) => fs.make_dirs(&home, TEMP_DIR, owner).and_then(|_| open()),
+                Err(Errno::NOENT) => fs.temp_dir(&home, owner).and_then(|_| open()),
                 other => other,
             };
             match opened {
@@ -42,7 +42,7 @@ impl Temp {
                 Err(error) => return Err(error),
             }
         }
-        let (dir, _) = fs.make_dirs(&home, TEMP_DIR, owner)?;
+        let dir = fs.temp_dir(&home, owner)?;
         let name = random_name();
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let fd = rfs::openat(&dir, &name, flags, mode)?;
@@ -109,7 +109,7 @@ impl Temp {
         to: &str,
     ) -> Result<(), Errno> {
         if self.name.is_none() {
-            let (dir, _) = fs.make_dirs(home, TEMP_DIR, owner)?;
+            let dir = fs.temp_dir(home, owner)?;
             let helper = random_name();
             fs.note(FsOp::Link, &helper)?;
             rfs::linkat(rfs::CWD, self.in_proc(), &dir, &helper, AtFlags::SYMLINK_FOLLOW)?;

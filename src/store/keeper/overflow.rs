@@ -17,6 +17,7 @@ use super::super::attributes::{Raw, name, to_json};
 use super::super::bucket::Bucket;
 use super::super::error::{Error, Result};
 use super::super::fs::{READ, random_name};
+use super::super::key::TEMP_DIR;
 use super::{Means, Subject, failed};
 
 /// Its directory below `.sgwtmp`.
@@ -73,13 +74,13 @@ pub(crate) fn open(bucket: &Bucket, id: &str) -> Result<std::os::fd::OwnedFd, Er
     if id.is_empty() || !id.bytes().all(|b| b.is_ascii_hexdigit()) {
         return Err(Errno::INVAL);
     }
-    bucket.open(&format!(".sgwtmp/{OVERFLOW_DIR}/{id}"), READ)
+    bucket.open(&format!("{TEMP_DIR}/{OVERFLOW_DIR}/{id}"), READ)
 }
 
 pub(super) fn remove(means: Means<'_>, subject: Subject<'_>, id: &[u8]) {
     let id = String::from_utf8_lossy(id);
     if open(subject.bucket, &id).is_ok()
-        && let Ok(dir) = subject.bucket.open(&format!(".sgwtmp/{OVERFLOW_DIR}"), super::super::fs::DIR)
+        && let Ok(dir) = subject.bucket.open(&format!("{TEMP_DIR}/{OVERFLOW_DIR}"), super::super::fs::DIR)
     {
         let _ = means.fs.unlink(dir, &id);
     }
@@ -88,8 +89,9 @@ pub(super) fn remove(means: Means<'_>, subject: Subject<'_>, id: &[u8]) {
 /// Writes an overflow file and returns its id.
 fn create(means: Means<'_>, subject: Subject<'_>, raw: &Raw) -> Result<String> {
     let fail = |error| failed("write the overflow file of", subject, error);
-    let temp = subject.bucket.temp_dir(means.fs, means.owner).map_err(fail)?;
-    let (dir, _) = means.fs.make_dirs(&temp, OVERFLOW_DIR, means.owner).map_err(fail)?;
+    let path = format!("{TEMP_DIR}/{OVERFLOW_DIR}");
+    let dir =
+        means.fs.make_dirs_durably(subject.bucket.dir(), &path, means.owner, means.sync).map_err(fail)?;
     let id = random_name();
     let json = to_json(&Form::new(subject.path, raw));
     means.fs.write_small(dir, &id, &json, means.owner, means.sync).map_err(fail)?;

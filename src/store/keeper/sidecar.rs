@@ -22,6 +22,7 @@ use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
 use super::super::attributes::Raw;
+use super::super::commit::TRIES;
 use super::super::error::{Error, Result};
 use super::super::fs::{self, DIR, Fs, READ, entries, is_dir};
 use super::overflow::Form;
@@ -72,16 +73,18 @@ impl Sidecar {
 
     pub(super) fn write_new(&self, means: Means<'_>, subject: Subject<'_>, raw: &Raw) -> Result<()> {
         let fail = |error| failed("write", subject, error);
-        let (dir, changed) = means.fs.make_dirs(&self.dir, &place(subject), means.owner).map_err(fail)?;
         let identity = identity(subject).map_err(fail)?;
         let json = to_json(&Form::new(subject.path, raw));
-        means.fs.write_small(&dir, &identity, &json, means.owner, means.sync).map_err(fail)?;
-        if means.sync {
-            for dir in changed {
-                means.fs.sync_dir(dir, OURS).map_err(fail)?;
+        let place = place(subject);
+        for _ in 0..TRIES {
+            let dir = means.fs.make_dirs_durably(&self.dir, &place, means.owner, means.sync).map_err(fail)?;
+            match means.fs.write_small(&dir, &identity, &json, means.owner, means.sync) {
+                // The last attribute file of the path went, and the directory with it.
+                Err(Errno::NOENT) => {}
+                other => return other.map_err(fail),
             }
         }
-        Ok(())
+        Err(fail(Errno::BUSY))
     }
 
     pub(super) fn update(
@@ -111,7 +114,7 @@ impl Sidecar {
     ) -> Result<()> {
         let fail = |error| failed("write", subject, error);
         let path = format!("{}/{META}", subject.bucket.name());
-        let (dir, _) = means.fs.make_dirs(&self.dir, &path, means.owner).map_err(fail)?;
+        let dir = means.fs.make_dirs_durably(&self.dir, &path, means.owner, means.sync).map_err(fail)?;
         for &(name, value) in changes {
             match value {
                 Some(value) => means.fs.write_small(&dir, name, value, means.owner, means.sync),
@@ -132,15 +135,47 @@ impl Sidecar {
         let (Ok(identity), place) = (identity(subject), place(subject)) else { return };
         if let Ok(dir) = means.fs.open_beneath(&self.dir, &place, DIR) {
             let _ = means.fs.unlink(&dir, &identity);
-            if let Some((parent, name)) = place.rsplit_once('/')
-                && let Ok(parent) = means.fs.open_beneath(&self.dir, parent, DIR)
-            {
-                let _ = means.fs.remove_dir(parent, name);
-            }
+            self.tidy(means.fs, &place);
         }
         let theirs = format!("{}/{}", subject.bucket.name(), subject.path);
         if let Ok(dir) = means.fs.open_beneath(&self.dir, &theirs, DIR) {
             let _ = means.fs.remove_tree(dir, META);
+        }
+    }
+
+    /// Visits every attribute file of objects in a bucket. `each` gets its path below the sidecar
+    /// directory, the file, and the directory and name under which it can be removed.
+    pub(crate) fn for_each(
+        &self,
+        fs: &Fs,
+        bucket: &str,
+        mut each: impl FnMut(&str, OwnedFd, &OwnedFd, &str) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        let top = format!("{bucket}/{OURS}");
+        for (group, _) in entries_of(fs, &self.dir, &top)? {
+            let group = format!("{top}/{group}");
+            for (hash, _) in entries_of(fs, &self.dir, &group)? {
+                let place = format!("{group}/{hash}");
+                for (name, _) in entries_of(fs, &self.dir, &place)? {
+                    let dir = match fs.open_beneath(&self.dir, &place, DIR) {
+                        Err(Errno::NOENT) => break,
+                        other => other?,
+                    };
+                    if let Ok(file) = fs.open_beneath(&dir, &name, READ) {
+                        each(&format!("{place}/{name}"), file, &dir, &name)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the directory of a path's attribute files when it is empty.
+    pub(crate) fn tidy(&self, fs: &Fs, place: &str) {
+        if let Some((parent, name)) = place.rsplit_once('/')
+            && let Ok(parent) = fs.open_beneath(&self.dir, parent, DIR)
+        {
+            let _ = fs.remove_dir(parent, name);
         }
     }
 
@@ -200,8 +235,16 @@ fn place(subject: Subject<'_>) -> String {
     format!("{}/{OURS}/{}/{hash}", subject.bucket.name(), &hash[..2])
 }
 
+/// The entries of a directory that need not be there.
+fn entries_of(fs: &Fs, root: &OwnedFd, path: &str) -> Result<Vec<(String, bool)>, Errno> {
+    match fs.open_beneath(root, path, DIR) {
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(Vec::new()),
+        other => entries(other?),
+    }
+}
+
 /// What tells this data file from every other that had its path before.
-fn identity(subject: Subject<'_>) -> Result<String, Errno> {
+pub(crate) fn identity(subject: Subject<'_>) -> Result<String, Errno> {
     let stat = fs::stat(subject.file)?;
     if !is_dir(&stat) {
         return Ok(format!("f{:x}-{:x}-{:x}", stat.st_ino, stat.st_mtime, stat.st_mtime_nsec));

@@ -36,8 +36,11 @@ const LOG: &str = "assembly.log";
 /// Blocks are shared in units of this, in bytes.
 const BLOCK: u64 = 4096;
 
-/// Parts are removed when at least this much was appended, in bytes: each time costs a sync.
-const GROUP: u64 = 256 << 20;
+/// Parts are removed each time that a part of the object of this size was appended, in bytes: that much
+/// exists twice, and each time costs a sync.
+fn group_size(object: u64) -> u64 {
+    (object / 8).clamp(16 << 20, 256 << 20)
+}
 
 /// A part of the object to be.
 #[derive(Clone, Debug)]
@@ -214,8 +217,9 @@ impl Inner {
         }
         let log = self.fs.open_beneath(&upload.dir, LOG, OFlags::WRONLY | OFlags::APPEND).map_err(fail)?;
         let mut log = File::from(log);
+        let most = group_size(pieces.iter().map(|piece| piece.info.size).sum());
         let mut group: Vec<&Piece> = Vec::new();
-        let mut group_size = 0;
+        let mut group_bytes = 0;
         for (index, piece) in rest.iter().enumerate().skip(already) {
             let source =
                 self.fs.open_beneath(&upload.dir, &piece.info.number.to_string(), READ).map_err(fail)?;
@@ -225,8 +229,8 @@ impl Inner {
                 .map_err(fail_io)?;
             at += piece.info.size;
             group.push(piece);
-            group_size += piece.info.size;
-            if group_size < GROUP && index + 1 < rest.len() {
+            group_bytes += piece.info.size;
+            if group_bytes < most && index + 1 < rest.len() {
                 continue;
             }
             if self.sync_files() {
@@ -244,7 +248,7 @@ impl Inner {
             for piece in group.drain(..) {
                 self.drop_part(bucket, upload, piece)?;
             }
-            group_size = 0;
+            group_bytes = 0;
         }
         // The attributes of the part that it was.
         let path = format!("{}/{ASSEMBLY}", upload.path);

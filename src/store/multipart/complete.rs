@@ -12,6 +12,7 @@ use super::super::attributes::{Raw, decode_parts, encode, encode_checksums, name
 use super::super::bucket::Bucket;
 use super::super::commit::{Purpose, check, current_of};
 use super::super::error::{Error, Result};
+use super::super::fs::DIR;
 use super::super::inner::Inner;
 use super::super::key::Key;
 use super::super::object::Slot;
@@ -21,9 +22,6 @@ use super::super::types::{
 use super::Upload;
 use super::assembly::Piece;
 use crate::digest::{Algorithm, Digester};
-
-/// Smallest size of a part that is not the last.
-const MIN_PART: u64 = 5 << 20;
 
 /// What the object will be.
 struct Plan {
@@ -52,12 +50,15 @@ impl Inner {
         let (upload, _lock) = match locked {
             // A client that got no answer asks again.
             Err(Error::NoSuchUpload(id)) => {
-                return self.completed(&bucket, &key, &id)?.ok_or(Error::NoSuchUpload(id));
+                let info = self.completed(&bucket, &key, &id)?.ok_or(Error::NoSuchUpload(id))?;
+                self.sync_name(&bucket, &key)?;
+                return Ok(info);
             }
             other => other?,
         };
         if let Some(info) = self.completed(&bucket, &key, id)? {
             // A crash came between publication and clearing up.
+            self.sync_name(&bucket, &key)?;
             self.remove_upload(&bucket, &key, &upload)?;
             return Ok(info);
         }
@@ -87,6 +88,17 @@ impl Inner {
         let info = self.publish(&bucket, &key, temp, raw, &request.conditions, Purpose::Object)?;
         self.remove_upload(&bucket, &key, &upload)?;
         Ok(info)
+    }
+
+    /// Makes the name of an object durable that was published by somebody who may have died before
+    /// that: the answer for it promises as much as any.
+    fn sync_name(&self, bucket: &Bucket, key: &Key) -> Result<()> {
+        if !self.sync_names() {
+            return Ok(());
+        }
+        let fail = |error| bucket.error("sync", key.as_str(), error);
+        let parent = bucket.open(key.parent(), DIR).map_err(fail)?;
+        self.fs.sync_dir(&parent, key.name()).map_err(fail)
     }
 
     /// The object, when it is what this upload became.
@@ -126,7 +138,7 @@ impl Inner {
                 })?,
             };
             check_part(&piece.info, wanted)?;
-            if piece.info.size < MIN_PART && at + 1 < request.parts.len() {
+            if piece.info.size < self.options.min_part_size && at + 1 < request.parts.len() {
                 return Err(Error::EntityTooSmall(wanted.number));
             }
             size += piece.info.size;

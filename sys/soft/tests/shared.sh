@@ -25,6 +25,8 @@ for generation in 1 2; do
             fail "$name exports more than the classes"
         fi
     done
+    # The shim, compiled against what is installed, finds everything that it calls.
+    "$soft/../../scripts/check-sdk.sh" "$out" > "$build/table" || { cat "$build/table"; fail "generation $generation"; }
     # As a program of somebody else would be built: installed headers and libraries only.
     for verbs in "" -DCUOBJ_SOFT_NO_VERBS; do
         $cxx -std=c++17 -O1 $verbs -I"$out/include" -I"$here" "$here/buffers_test.cc" \
@@ -32,6 +34,14 @@ for generation in 1 2; do
         LD_LIBRARY_PATH="$out/lib" "$build/linked" > /dev/null || fail "generation $generation"
     done
 done
+
+# A library without the classes is told.
+mkdir -p "$build/hollow"
+echo 'int nothing;' | $cxx -x c++ -shared -fPIC - -o "$build/hollow/libcuobjserver.so.1"
+if "$soft/../../scripts/check-sdk.sh" "$build/hollow" > "$build/table" 2>&1; then fail "a hollow library passed"; fi
+grep -q '^MISSING  function  cuObjServer::poll' "$build/table" || fail "no missing function in the table"
+if "$soft/../../scripts/check-sdk.sh" "$build/sdk2" "$build/sdk1" > "$build/table" 2>&1; then fail "2.x has the base class"; fi
+grep -q '^MISSING  function  RDMAConnection::' "$build/table" || fail "no base class in the table"
 
 # The functions of the vendor's 1.2.0 libraries that programs call, by their mangled names.
 for symbol in \
