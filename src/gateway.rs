@@ -6,7 +6,7 @@
 //! | [`cli`], [`config`] | what was typed, and what it means |
 //! | `startup`, `server`, `listen`, `tls`, `upkeep` | from a [`Config`](config::Config) to served connections and back |
 //! | `front`, `body`, `access_log`, [`metrics`] | around each request |
-//! | [`account`], `access`, `acl` | who may do what |
+//! | [`account`], `access`, `acl`, `policy` | who may do what |
 //! | `s3`, `ops`, `headers`, `conditions`, `range`, `checksum` | S3 operations |
 //! | `lifecycle` | rules by which objects expire, and their application |
 //! | `cors`, `xml` | cross-origin requests, S3's documents |
@@ -32,6 +32,7 @@ mod lifecycle;
 mod listen;
 pub mod metrics;
 mod ops;
+mod policy;
 mod range;
 mod rdma;
 mod request;

@@ -132,6 +132,18 @@ impl Store {
         self.inner.bucket_attribute(bucket, name)
     }
 
+    /// Several attributes of a bucket in one look, in the order of their names.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchBucket`].
+    pub fn bucket_attributes<const N: usize>(
+        &self,
+        bucket: &str,
+        names: [&str; N],
+    ) -> Result<[Option<Vec<u8>>; N]> {
+        self.inner.bucket_attributes(bucket, names)
+    }
+
     /// Sets or removes bucket configuration of any size.
     ///
     /// # Errors
@@ -358,6 +370,14 @@ impl Store {
     /// [`Error::NoSuchUpload`].
     pub fn abort_upload(&self, bucket: &str, key: &str, upload_id: &str) -> Result<()> {
         self.inner.abort_upload(bucket, key, upload_id)
+    }
+
+    /// Whose a pending upload is.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchUpload`].
+    pub fn upload_claims(&self, bucket: &str, key: &str, upload_id: &str) -> Result<UploadClaims> {
+        self.inner.upload_claims(bucket, key, upload_id)
     }
 
     /// At most `max` parts with numbers greater than `after`, in their order.

@@ -1,6 +1,7 @@
 //! The checked settings of a gateway.
 
 mod memory;
+mod ownership;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ use crate::rdma::Tunables;
 use crate::store::{EtagMode, StoreOptions};
 use crate::transfer::EngineConfig;
 pub(crate) use memory::check_pool;
+pub use ownership::Ownership;
 
 /// Which RDMA writes bypass the page cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -99,6 +101,8 @@ pub struct Config {
     pub secret: s3s::auth::SecretKey,
     /// Directory of `users.json`.
     pub iam_dir: Option<PathBuf>,
+    /// Who owns the objects of buckets that say nothing of it, and of new ones.
+    pub default_ownership: Ownership,
     /// Domains whose sub-domains are buckets.
     pub virtual_domains: Vec<String>,
     /// Whether connections serve more than one request.
@@ -149,6 +153,7 @@ impl Config {
             access: access.into(),
             secret: secret.into(),
             iam_dir: None,
+            default_ownership: Ownership::BucketOwnerEnforced,
             virtual_domains: Vec::new(),
             keep_alive: true,
             max_connections: 250_000,

@@ -96,7 +96,8 @@ impl Front {
         ends: Ends,
         tls: Option<&'static str>,
     ) -> Response<ResponseBody> {
-        let context = Arc::new(RequestContext::new(self.next_id(), ends.peer, ends.local, req.headers()));
+        let context =
+            Arc::new(RequestContext::new(self.next_id(), ends.peer, ends.local, tls, req.headers()));
         self.metrics.request_started();
         let mut finish = Finish {
             metrics: Arc::clone(&self.metrics),

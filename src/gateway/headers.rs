@@ -83,9 +83,8 @@ fn checked_metadata(metadata: Option<dto::Metadata>) -> S3Result<BTreeMap<String
 fn refuse_unsupported(headers: &HeaderMap) -> S3Result<()> {
     for name in headers.keys() {
         let name = name.as_str();
-        let unsupported = name.starts_with("x-amz-server-side-encryption")
-            || name.starts_with("x-amz-grant-")
-            || name == "x-amz-write-offset-bytes";
+        let unsupported =
+            name.starts_with("x-amz-server-side-encryption") || name == "x-amz-write-offset-bytes";
         if unsupported {
             return Err(s3(S3ErrorCode::NotImplemented, format!("{name} is not implemented")));
         }
@@ -95,14 +94,7 @@ fn refuse_unsupported(headers: &HeaderMap) -> S3Result<()> {
     {
         return Err(s3(S3ErrorCode::InvalidStorageClass, "The only storage class here is STANDARD"));
     }
-    match headers.get("x-amz-acl").map(|v| v.to_str().unwrap_or("")) {
-        None | Some("private" | "bucket-owner-full-control") => Ok(()),
-        Some(_) => Err(s3_status(
-            S3ErrorCode::Custom("AccessControlListNotSupported".into()),
-            StatusCode::BAD_REQUEST,
-            "The bucket does not allow ACLs",
-        )),
-    }
+    Ok(())
 }
 
 /// Reads `x-amz-tagging`, `k1=v1&k2=v2` with percent-encoding.
@@ -220,7 +212,6 @@ mod tests {
 
     #[test_case("x-amz-server-side-encryption", "AES256" => "NotImplemented")]
     #[test_case("x-amz-storage-class", "GLACIER" => "InvalidStorageClass")]
-    #[test_case("x-amz-acl", "public-read" => "AccessControlListNotSupported")]
     #[test_case("x-amz-website-redirect-location", "ftp://x" => "InvalidRedirectLocation")]
     #[test_case("x-amz-tagging", "a=1&a=2" => "InvalidTag")]
     fn never_ignored(name: &'static str, value: &str) -> String {

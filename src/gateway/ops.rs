@@ -10,7 +10,10 @@ mod lifecycle;
 mod list;
 mod lock;
 mod multipart;
+mod ownership;
 mod permissions;
+mod policy;
+mod public_access;
 mod put;
 mod receive;
 mod tagging;
@@ -34,9 +37,15 @@ pub(crate) use multipart::{
     abort_multipart_upload, complete_multipart_upload, create_multipart_upload, list_multipart_uploads,
     list_parts, upload_part,
 };
-pub(crate) use permissions::{
-    delete_bucket_ownership_controls, get_bucket_acl, get_bucket_ownership_controls, get_object_acl,
-    put_bucket_acl, put_bucket_ownership_controls, put_object_acl,
+pub(crate) use ownership::{
+    delete_bucket_ownership_controls, get_bucket_ownership_controls, put_bucket_ownership_controls,
+};
+pub(crate) use permissions::{get_bucket_acl, get_object_acl, put_bucket_acl, put_object_acl};
+pub(crate) use policy::{
+    delete_bucket_policy, get_bucket_policy, get_bucket_policy_status, put_bucket_policy,
+};
+pub(crate) use public_access::{
+    delete_public_access_block, get_public_access_block, put_public_access_block,
 };
 pub(crate) use put::put_object;
 pub(crate) use tagging::{

@@ -33,6 +33,8 @@ pub(crate) struct RequestContext {
     pub(crate) peer: Option<IpAddr>,
     /// The address the request came in on.
     pub(crate) local: Option<IpAddr>,
+    /// The version of TLS, `TLSv1.3` or `TLSv1.2`; none on a connection without.
+    pub(crate) tls: Option<&'static str>,
     /// Whether the client sends a body, as framed on the wire.
     pub(crate) has_body: bool,
     /// Whether the client said how long the body is (or by sending none, that there is none).
@@ -70,6 +72,7 @@ impl RequestContext {
         id: String,
         peer: Option<IpAddr>,
         local: Option<IpAddr>,
+        tls: Option<&'static str>,
         head: &http::HeaderMap,
     ) -> Self {
         let chunked = head.contains_key(http::header::TRANSFER_ENCODING);
@@ -78,6 +81,7 @@ impl RequestContext {
             id,
             peer,
             local,
+            tls,
             has_body: chunked || length.is_some_and(|v| v.as_bytes().iter().any(|b| *b != b'0')),
             states_length: length.is_some(),
             started: Instant::now(),
@@ -111,7 +115,7 @@ mod tests {
         for (name, value) in headers {
             map.insert(*name, http::HeaderValue::from_static(value));
         }
-        let context = RequestContext::new(String::new(), None, None, &map);
+        let context = RequestContext::new(String::new(), None, None, None, &map);
         (context.has_body, context.states_length)
     }
 }

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use s3s::dto::*;
 use s3s::{S3, S3Request, S3Response, S3Result};
 
-use super::account::{Account, Accounts};
+use super::access::Admission;
+use super::account::Accounts;
 use super::blocking::Blocking;
+use super::config::Ownership;
 use super::metrics::Metrics;
 use super::request::RequestContext;
 use crate::store::{EtagMode, Store};
@@ -23,6 +25,7 @@ pub(crate) struct ObjectService {
     pub(crate) region: String,
     /// Whether somebody applies lifecycle rules.
     pub(crate) applies_lifecycles: bool,
+    pub(crate) default_ownership: Ownership,
     pub(crate) etag: EtagMode,
     /// Token headers under their names as metadata, which is not stored.
     pub(crate) token_metadata: Arc<[String]>,
@@ -46,8 +49,11 @@ impl ObjectService {
 pub(crate) trait Extras {
     /// The listener's facts.
     fn context(&self) -> Option<&Arc<RequestContext>>;
-    /// The caller.
-    fn account(&self) -> Option<&Account>;
+    /// Who was let in, and by what facts about the bucket.
+    ///
+    /// # Errors
+    /// `AccessDenied` when nobody was.
+    fn admission(&self) -> S3Result<Arc<Admission>>;
 }
 
 impl<T> Extras for S3Request<T> {
@@ -55,18 +61,19 @@ impl<T> Extras for S3Request<T> {
         RequestContext::of(&self.extensions)
     }
 
-    fn account(&self) -> Option<&Account> {
-        self.extensions.get()
+    fn admission(&self) -> S3Result<Arc<Admission>> {
+        Admission::of(&self.extensions)
     }
 }
 
-/// Passes operations on to the functions of the same name in [`super::ops`].
+/// Passes operations that the door has let in on to the functions of the same name in [`super::ops`].
 macro_rules! operations {
     ($($name:ident: $input:ident => $output:ident;)*) => {
         #[async_trait::async_trait]
         impl S3 for ObjectService {
             $(async fn $name(&self, req: S3Request<$input>) -> S3Result<S3Response<$output>> {
-                super::ops::$name(self, req).await
+                let admission = Admission::of(&req.extensions)?;
+                super::ops::$name(self, req).await.map_err(|error| admission.shown(error))
             })*
         }
     };
@@ -113,6 +120,13 @@ operations! {
     put_bucket_acl: PutBucketAclInput => PutBucketAclOutput;
     get_object_acl: GetObjectAclInput => GetObjectAclOutput;
     put_object_acl: PutObjectAclInput => PutObjectAclOutput;
+    get_bucket_policy: GetBucketPolicyInput => GetBucketPolicyOutput;
+    put_bucket_policy: PutBucketPolicyInput => PutBucketPolicyOutput;
+    delete_bucket_policy: DeleteBucketPolicyInput => DeleteBucketPolicyOutput;
+    get_bucket_policy_status: GetBucketPolicyStatusInput => GetBucketPolicyStatusOutput;
+    get_public_access_block: GetPublicAccessBlockInput => GetPublicAccessBlockOutput;
+    put_public_access_block: PutPublicAccessBlockInput => PutPublicAccessBlockOutput;
+    delete_public_access_block: DeletePublicAccessBlockInput => DeletePublicAccessBlockOutput;
     get_bucket_ownership_controls: GetBucketOwnershipControlsInput => GetBucketOwnershipControlsOutput;
     put_bucket_ownership_controls: PutBucketOwnershipControlsInput => PutBucketOwnershipControlsOutput;
     delete_bucket_ownership_controls: DeleteBucketOwnershipControlsInput => DeleteBucketOwnershipControlsOutput;

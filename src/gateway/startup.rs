@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::host::MultiDomain;
@@ -290,6 +290,7 @@ fn service(
         blocking: blocking.clone(),
         gate,
         region: config.region.clone(),
+        default_ownership: config.default_ownership,
         read_only: config.store.read_only,
         metrics: Arc::clone(metrics),
     };
@@ -301,6 +302,7 @@ fn service(
         accounts: accounts.clone(),
         region: config.region.clone(),
         applies_lifecycles: config.lifecycle_interval.is_some(),
+        default_ownership: config.default_ownership,
         etag: config.etag,
         token_metadata: token_metadata.into(),
         direct_io_from: config.direct_io.from_size(),

@@ -41,6 +41,8 @@ pub(crate) mod name {
     pub(crate) const STAMP: &str = "vgwrdma.stamp";
     /// Ours: the checksums of a multipart object's parts.
     pub(crate) const PART_CHECKSUMS: &str = "vgwrdma.part-checksums";
+    /// Ours: the account that started an upload.
+    pub(crate) const INITIATOR: &str = "vgwrdma.initiator";
     /// Ours: where the attributes are that do not fit beside the inode.
     pub(crate) const OVERFLOW: &str = "vgwrdma.overflow";
 }

@@ -225,6 +225,15 @@ impl Inner {
         self.keeper.read(self.means(), Subject::new(bucket.dir(), &bucket, ""), attribute)
     }
 
+    pub(crate) fn bucket_attributes<const N: usize>(
+        &self,
+        name: &str,
+        attributes: [&str; N],
+    ) -> Result<[Option<Vec<u8>>; N]> {
+        let bucket = self.bucket(name)?;
+        self.keeper.read_some(self.means(), Subject::new(bucket.dir(), &bucket, ""), attributes)
+    }
+
     pub(crate) fn set_bucket_attribute(
         &self,
         name: &str,

@@ -74,7 +74,7 @@ impl Inner {
         }
         attributes.retention.clone_from(&request.retention);
         attributes.legal_hold = request.legal_hold;
-        attributes.acl = None;
+        attributes.acl.clone_from(&request.acl);
         attributes.etag = Some(info.etag.clone());
         if let Some((etag, checksums)) = &request.digests {
             attributes.etag = Some(etag.clone());

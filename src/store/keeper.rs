@@ -95,6 +95,35 @@ impl Keeper {
         means.fs.attribute(subject.file, name).map_err(fail)
     }
 
+    /// Several attributes, in the order of their names.
+    pub(crate) fn read_some<const N: usize>(
+        &self,
+        means: Means<'_>,
+        subject: Subject<'_>,
+        names: [&str; N],
+    ) -> Result<[Option<Vec<u8>>; N]> {
+        if matches!(self, Self::Attributes) {
+            let read = |name: &str| {
+                means
+                    .fs
+                    .attribute(subject.file, name)
+                    .map_err(|error| failed("read an attribute of", subject, error))
+            };
+            if read(name::OVERFLOW)?.is_none() {
+                let mut values = [const { None }; N];
+                for (value, name) in values.iter_mut().zip(names) {
+                    *value = read(name)?;
+                }
+                // One that moved to an overflow file meanwhile is there, and not missing.
+                if read(name::OVERFLOW)?.is_none() {
+                    return Ok(values);
+                }
+            }
+        }
+        let (mut raw, _) = self.read_all(means, subject)?;
+        Ok(names.map(|name| raw.remove(name)))
+    }
+
     /// Sets the attributes of a file that nobody sees yet, and that has none.
     pub(crate) fn write_new(&self, means: Means<'_>, subject: Subject<'_>, raw: &Raw) -> Result<()> {
         match self {

@@ -64,6 +64,7 @@ impl Inner {
             return Ok(page);
         }
         let mut walk = Walk::new(self, &bucket, &request.prefix, start)?;
+        walk.acls = request.acls;
         let mut last = String::new();
         while let Some(step) = walk.next()? {
             let full = page.objects.len() + page.common_prefixes.len() == request.max_keys;
@@ -187,6 +188,7 @@ impl Inner {
         dir: &std::os::fd::OwnedFd,
         file_name: &str,
         key: &str,
+        acls: bool,
     ) -> Result<Option<ListedObject>> {
         let fail = |error| bucket.error("list", key, error);
         let file = match self.fs.open_beneath(dir, file_name, READ) {
@@ -224,6 +226,9 @@ impl Inner {
                 raw.insert(attribute::CHECKSUMS.to_owned(), outside);
             }
         }
+        if acls && let Some(outside) = self.keeper.read(self.means(), subject, attribute::ACL)? {
+            raw.insert(attribute::ACL.to_owned(), outside);
+        }
         Ok(Some(listed(key, &Found { file: file.into(), stat: found, raw })))
     }
 
@@ -243,6 +248,7 @@ impl Inner {
                 etag: etag::derived(&found),
                 checksum_algorithm: None,
                 checksum_type: None,
+                acl: None,
             })),
             Ok(_) => Ok(None),
             Err(error) if is_absent(error) => Ok(None),
@@ -267,5 +273,6 @@ pub(crate) fn listed(key: &str, found: &Found) -> ListedObject {
         etag: stored.unwrap_or_else(|| etag::derived(&found.stat)),
         checksum_type: checksums.as_ref().map(|c| c.kind),
         checksum_algorithm: checksums.map(|c| c.algorithm),
+        acl: found.raw.get(attribute::ACL).cloned(),
     }
 }

@@ -27,7 +27,8 @@ use super::list::RollUp;
 use super::lock::flock;
 use super::object::is_absent;
 use super::types::{
-    ChecksumType, Checksums, CreateUpload, ListRequest, LockMode, PartInfo, PartPage, UploadInfo, UploadPage,
+    ChecksumType, Checksums, CreateUpload, ListRequest, LockMode, PartInfo, PartPage, UploadClaims,
+    UploadInfo, UploadPage,
 };
 use crate::digest::Algorithm;
 pub use part::PendingPart;
@@ -77,6 +78,12 @@ fn new_upload_id() -> String {
     [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
 }
 
+/// What an upload's attributes say of whose it is.
+fn claims(raw: &Raw) -> UploadClaims {
+    let initiator = raw.get(name::INITIATOR).map(|v| String::from_utf8_lossy(v).into_owned());
+    UploadClaims { initiator, acl: raw.get(name::ACL).cloned() }
+}
+
 impl Upload {
     /// Checksum algorithm and type declared at creation.
     fn declared(&self) -> Option<(String, ChecksumType)> {
@@ -121,6 +128,9 @@ impl Inner {
             let declared =
                 Checksums { algorithm: algorithm.to_uppercase(), kind: *kind, values: BTreeMap::new() };
             raw.insert(name::CHECKSUMS.to_owned(), encode_checksums(&declared));
+        }
+        if let Some(initiator) = &request.initiator {
+            raw.insert(name::INITIATOR.to_owned(), initiator.clone().into_bytes());
         }
         // Made apart and moved when complete: nobody sees an upload without its attributes.
         let fail = |error| bucket.error("create an upload for", key.as_str(), error);
@@ -245,6 +255,11 @@ impl Inner {
         self.remove_upload(&bucket, &key, &upload)
     }
 
+    pub(crate) fn upload_claims(&self, bucket: &str, key: &str, id: &str) -> Result<UploadClaims> {
+        let bucket = self.bucket(bucket)?;
+        Ok(claims(&self.upload(&bucket, &Key::parse(key)?, id)?.raw))
+    }
+
     pub(crate) fn list_parts(
         &self,
         bucket: &str,
@@ -265,7 +280,8 @@ impl Inner {
         numbers.extend(assembled.iter().map(|part| part.number));
         numbers.sort_unstable();
         numbers.dedup();
-        let mut page = PartPage { checksum: upload.declared(), ..PartPage::default() };
+        let mut page =
+            PartPage { checksum: upload.declared(), claims: claims(&upload.raw), ..PartPage::default() };
         for number in numbers.into_iter().filter(|&number| number > after) {
             let part = match self.part_info(&bucket, &upload, number)? {
                 Some(info) => info,
@@ -386,12 +402,13 @@ impl Inner {
         key: &str,
         upload_id: String,
     ) -> Result<UploadInfo> {
-        let checksums = self.keeper.read(self.means(), Subject::new(dir, bucket, path), name::CHECKSUMS)?;
-        let checksum = checksums.and_then(|v| decode_checksums(&v)).map(|c| (c.algorithm, c.kind));
+        let (raw, _) = self.keeper.read_all(self.means(), Subject::new(dir, bucket, path))?;
+        let checksums = raw.get(name::CHECKSUMS);
+        let checksum = checksums.and_then(|v| decode_checksums(v)).map(|c| (c.algorithm, c.kind));
         let found = stat(dir).map_err(|error| bucket.error("stat the upload of", key, error))?;
         // Its modification time changes with each part; that of its birth stays, where there is one.
         let initiated = super::fs::born(dir).unwrap_or_else(|| modified(&found));
-        Ok(UploadInfo { key: key.to_owned(), upload_id, initiated, checksum })
+        Ok(UploadInfo { key: key.to_owned(), upload_id, initiated, checksum, claims: claims(&raw) })
     }
 }
 

@@ -275,6 +275,8 @@ pub struct ListRequest {
     pub upload_id_marker: Option<String>,
     /// Most entries on the page (keys and prefixes together).
     pub max_keys: usize,
+    /// Whether the ACLs of the objects are wanted.
+    pub acls: bool,
 }
 
 /// An entry of a listing.
@@ -292,6 +294,8 @@ pub struct ListedObject {
     pub checksum_algorithm: Option<String>,
     /// Type of the stored checksum, when there is one.
     pub checksum_type: Option<ChecksumType>,
+    /// Its ACL, raw JSON, when one was set and asked for.
+    pub acl: Option<Vec<u8>>,
 }
 
 /// A page of objects and common prefixes, each in byte order.
@@ -312,6 +316,8 @@ pub struct CreateUpload {
     pub attributes: ObjectAttributes,
     /// Checksum algorithm and type declared, when any.
     pub checksum: Option<(String, ChecksumType)>,
+    /// Name of the account that starts it.
+    pub initiator: Option<String>,
 }
 
 /// One part.
@@ -353,6 +359,15 @@ pub struct CompleteUpload {
     pub expected_size: Option<u64>,
 }
 
+/// Whose an upload is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UploadClaims {
+    /// The account that started it, when that was noted.
+    pub initiator: Option<String>,
+    /// ACL that the object will have, raw JSON.
+    pub acl: Option<Vec<u8>>,
+}
+
 /// A page of parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartPage {
@@ -362,6 +377,8 @@ pub struct PartPage {
     pub truncated: bool,
     /// Checksum algorithm and type of the upload.
     pub checksum: Option<(String, ChecksumType)>,
+    /// Whose upload it is.
+    pub claims: UploadClaims,
 }
 
 /// A pending upload.
@@ -375,6 +392,8 @@ pub struct UploadInfo {
     pub initiated: SystemTime,
     /// Checksum algorithm and type declared.
     pub checksum: Option<(String, ChecksumType)>,
+    /// Whose upload it is.
+    pub claims: UploadClaims,
 }
 
 /// A page of uploads, by key and then upload id.
@@ -447,6 +466,8 @@ pub struct ListedVersion {
     pub checksum_algorithm: Option<String>,
     /// Type of the stored checksum, when there is one.
     pub checksum_type: Option<ChecksumType>,
+    /// Its ACL, raw JSON, when one was set and asked for.
+    pub acl: Option<Vec<u8>>,
 }
 
 /// A page of versions, by key and then from the newest to the oldest.
@@ -476,6 +497,8 @@ pub struct CopyRequest {
     pub retention: Option<Vec<u8>>,
     /// Legal hold of the copy: never taken from the source.
     pub legal_hold: Option<bool>,
+    /// ACL of the copy: never taken from the source.
+    pub acl: Option<Vec<u8>>,
     /// Whether anything else of the request changes the object (encryption, storage class), so that
     /// copying it onto itself is allowed.
     pub changes_otherwise: bool,

@@ -163,6 +163,7 @@ fn uploads_of_theirs_and_ours() {
     let request = CreateUpload {
         attributes: ObjectAttributes { content_type: Some("c/d".into()), ..ObjectAttributes::default() },
         checksum: Some(("SHA256".into(), ChecksumType::Composite)),
+        ..CreateUpload::default()
     };
     let id = fixture.store.create_upload(BUCKET, "some/key", &request).unwrap();
     let upload = key_dir.join(&id);

@@ -24,7 +24,7 @@ fn create(fixture: &Fixture, key: &str) -> String {
         tags: [("t".to_owned(), "2".to_owned())].into(),
         ..ObjectAttributes::default()
     };
-    fixture.store.create_upload(BUCKET, key, &CreateUpload { attributes, checksum: None }).unwrap()
+    fixture.store.create_upload(BUCKET, key, &CreateUpload { attributes, ..CreateUpload::default() }).unwrap()
 }
 
 pub(crate) fn upload_part(

@@ -94,7 +94,10 @@ fn uploads_and_versions_with_sidecar_files() {
     fixture.store.set_versioning(BUCKET, vgwrdma::store::Versioning::Enabled).unwrap();
     let first = fixture.put("k", b"one").version_id.unwrap();
     let attributes = ObjectAttributes { content_type: Some("x/y".into()), ..ObjectAttributes::default() };
-    let id = fixture.store.create_upload(BUCKET, "k", &CreateUpload { attributes, checksum: None }).unwrap();
+    let id = fixture
+        .store
+        .create_upload(BUCKET, "k", &CreateUpload { attributes, ..CreateUpload::default() })
+        .unwrap();
     let part = super::multipart::upload_part(&fixture, "k", &id, 1, b"part").unwrap();
     let request = ListRequest { max_keys: 10, ..ListRequest::default() };
     assert_eq!(fixture.store.list_uploads(BUCKET, &request).unwrap().uploads.len(), 1);

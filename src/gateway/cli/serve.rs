@@ -9,7 +9,7 @@ use s3s::auth::SecretKey;
 use s3s::host::MultiDomain;
 
 use super::{ACCOUNTS, LOGS, SERVING, Verbosity, mode, seconds};
-use crate::gateway::config::Config;
+use crate::gateway::config::{Config, Ownership};
 use crate::gateway::listen::ListenAddress;
 
 /// As typed; see the texts, which are the help.
@@ -68,6 +68,9 @@ pub struct ServeArguments {
     /// Directory with more accounts, in users.json as versitygw writes it
     #[arg(long, value_name = "DIR", env = "VGW_IAM_DIR", global = true, help_heading = ACCOUNTS)]
     pub iam_dir: Option<PathBuf>,
+    /// Object ownership of new buckets that do not ask for one, and of those that have none: whether ACLs count
+    #[arg(long, value_enum, env = "VGW_DEFAULT_OWNERSHIP", default_value = "bucket-owner-enforced", global = true, help_heading = ACCOUNTS)]
+    pub default_ownership: Ownership,
 
     /// File for a line per request, in the format of S3's server access logs; SIGHUP reopens it
     #[arg(long, value_name = "FILE", env = "VGW_ACCESS_LOG", global = true, help_heading = LOGS)]
@@ -132,6 +135,7 @@ impl ServeArguments {
         config.store.read_only = self.readonly;
         config.store.relaxed_bucket_names = self.disable_strict_bucket_names;
         config.iam_dir.clone_from(&self.iam_dir);
+        config.default_ownership = self.default_ownership;
         config.access_log.clone_from(&self.access_log);
         match (self.debug, self.quiet) {
             (true, true) => Err("--debug and --quiet exclude each other".into()),

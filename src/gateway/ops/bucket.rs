@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use s3s::dto::*;
 use s3s::{S3ErrorCode, S3Request, S3Response, S3Result};
 
+use crate::gateway::access::attribute::{ACL, OWNERSHIP};
+use crate::gateway::access::{BucketFacts, denied};
 use crate::gateway::account::Role;
-use crate::gateway::acl::Acl;
+use crate::gateway::acl::{Acl, AclRequest};
 use crate::gateway::error::s3;
 use crate::gateway::s3::{Extras, ObjectService};
 use crate::store;
@@ -18,12 +20,8 @@ impl ObjectService {
     /// Owner and grants of a bucket; root's when none was noted.
     pub(crate) async fn bucket_acl(&self, bucket: &str) -> S3Result<Acl> {
         let name = bucket.to_owned();
-        let value = self.on_store(move |store| store.bucket_attribute(&name, "acl")).await?;
-        let mut acl = Acl::parse(value.as_deref())?;
-        if acl.owner.is_empty() {
-            self.accounts.root().clone_into(&mut acl.owner);
-        }
-        Ok(acl)
+        let value = self.on_store(move |store| store.bucket_attribute(&name, ACL)).await?;
+        Acl::parse(value.as_deref(), self.accounts.root())
     }
 
     /// Compares `x-amz-expected-bucket-owner` with the owner.
@@ -49,9 +47,9 @@ pub(crate) async fn list_buckets(
     service: &ObjectService,
     req: S3Request<ListBucketsInput>,
 ) -> S3Result<S3Response<ListBucketsOutput>> {
-    let account = req.account().cloned();
-    let access = account.as_ref().map_or_else(|| service.accounts.root().to_owned(), |a| a.access.clone());
-    let all = account.as_ref().is_none_or(|a| a.role == Role::Admin);
+    let admission = req.admission()?;
+    let account = admission.account().ok_or_else(denied)?;
+    let (access, all) = (account.access.clone(), account.role == Role::Admin);
     let input = req.input;
     let most = match input.max_buckets {
         None => PAGE,
@@ -70,9 +68,9 @@ pub(crate) async fn list_buckets(
             if !all {
                 found.retain(|b| {
                     store
-                        .bucket_attribute(&b.name, "acl")
+                        .bucket_attribute(&b.name, ACL)
                         .ok()
-                        .and_then(|value| Acl::parse(value.as_deref()).ok())
+                        .and_then(|value| Acl::parse(value.as_deref(), "").ok())
                         .is_some_and(|acl| acl.owner == who)
                 });
             }
@@ -103,8 +101,8 @@ pub(crate) async fn create_bucket(
     service: &ObjectService,
     req: S3Request<CreateBucketInput>,
 ) -> S3Result<S3Response<CreateBucketOutput>> {
-    let owner =
-        req.account().map_or_else(|| service.accounts.root().to_owned(), |account| account.access.clone());
+    let owner = req.admission()?.caller().ok_or_else(denied)?.to_owned();
+    let acl = AclRequest::read(&req.headers, req.input.acl.as_ref().map(BucketCannedACL::as_str))?;
     let input = req.input;
     let constraint = input.create_bucket_configuration.and_then(|c| c.location_constraint);
     if let Some(constraint) = constraint.filter(|c| !c.as_str().is_empty() && c.as_str() != service.region) {
@@ -124,44 +122,52 @@ pub(crate) async fn create_bucket(
             "object lock needs versions, and this gateway has no --versioning-dir",
         ));
     }
-    let grants = [
-        &input.grant_full_control,
-        &input.grant_read,
-        &input.grant_read_acp,
-        &input.grant_write,
-        &input.grant_write_acp,
-    ];
-    if grants.iter().any(|g| g.is_some()) || input.acl.is_some_and(|acl| acl.as_str() != "private") {
-        return Err(s3(S3ErrorCode::NotImplemented, "bucket ACLs other than private are not implemented"));
-    }
+    let asked_ownership = input.object_ownership.as_ref().map(super::ownership::ownership).transpose()?;
+    let ownership = asked_ownership.unwrap_or(service.default_ownership);
+    let acl = acl.of_new_bucket(&owner, ownership, &service.accounts)?;
     let mut attributes = BTreeMap::new();
-    attributes.insert("acl".to_owned(), Acl::private(&owner).to_json());
-    let enforced = ObjectOwnership::from_static(ObjectOwnership::BUCKET_OWNER_ENFORCED);
-    let ownership = super::permissions::ownership(input.object_ownership.as_ref().unwrap_or(&enforced))?;
-    attributes.insert("ownership".to_owned(), ownership);
+    attributes.insert(ACL.to_owned(), acl.to_json());
+    attributes.insert(OWNERSHIP.to_owned(), ownership.name().as_bytes().to_vec());
     if locked {
         attributes.insert("bucket-lock".to_owned(), super::lock::new_configuration());
     }
-    let bucket = input.bucket.clone();
+    let bucket = input.bucket;
     let location = format!("/{bucket}");
-    let created = service
-        .on_store(move |store| {
-            let created = store.create_bucket(&bucket, &attributes);
-            if locked && created.is_ok() {
+    let (root, default) = (service.accounts.root().to_owned(), service.default_ownership);
+    let store = service.store.clone();
+    let found = service
+        .blocking
+        .run(move || -> S3Result<Option<BucketFacts>> {
+            match store.create_bucket(&bucket, &attributes) {
+                Err(store::Error::BucketExists(_)) => {
+                    return BucketFacts::load(&store, &bucket, &root, default).map(Some);
+                }
+                other => other?,
+            }
+            if locked {
                 store.set_versioning(&bucket, store::Versioning::Enabled)?;
             }
-            Ok(created)
+            Ok(None)
         })
-        .await?;
-    match created {
-        Ok(()) => Ok(S3Response::new(CreateBucketOutput { location: Some(location) })),
-        Err(store::Error::BucketExists(_)) if service.bucket_acl(&input.bucket).await?.owner != owner => {
-            Err(s3(
-                S3ErrorCode::BucketAlreadyExists,
-                "The requested bucket name is not available, it belongs to another account.",
-            ))
-        }
-        Err(error) => Err(error.into()),
+        .await??;
+    let same = |found: &BucketFacts| {
+        found.acl == acl && !locked && asked_ownership.is_none_or(|asked| asked == found.ownership)
+    };
+    match found {
+        Some(found) if found.owner() != owner => Err(s3(
+            S3ErrorCode::BucketAlreadyExists,
+            "The requested bucket name is not available, it belongs to another account.",
+        )),
+        Some(_) if service.region != "us-east-1" => Err(s3(
+            S3ErrorCode::BucketAlreadyOwnedByYou,
+            "Your previous request to create the named bucket succeeded and you already own it.",
+        )),
+        // In this region S3 takes creating a bucket again for a success, and here that changes nothing.
+        Some(found) if !same(&found) => Err(s3(
+            S3ErrorCode::BucketAlreadyExists,
+            "The bucket is yours already, with other settings than these.",
+        )),
+        _ => Ok(S3Response::new(CreateBucketOutput { location: Some(location) })),
     }
 }
 

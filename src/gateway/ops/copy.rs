@@ -8,6 +8,7 @@ use s3s::{S3ErrorCode, S3Request, S3Response, S3Result};
 use super::lock::{LockHeaders, with_default};
 use super::multipart::part_number;
 use crate::digest::{Algorithm, Digester, Digests};
+use crate::gateway::access::SourceAdmission;
 use crate::gateway::checksum::{self, set_checksums};
 use crate::gateway::conditions::{ReadConditions, write_conditions};
 use crate::gateway::error::{io_error, s3};
@@ -89,6 +90,8 @@ pub(crate) async fn copy_object(
     let metadata = req.input.metadata.take();
     let fresh = headers::attributes(&req.headers, metadata)?;
     let lock = LockHeaders::read(&req.headers)?;
+    let acl = service.new_object_acl(&req, req.input.acl.as_ref())?;
+    let reads = SourceAdmission::of(&req.extensions)?;
     let input = req.input;
     service.check_owner(&input.bucket, input.expected_bucket_owner.as_deref()).await?;
     let source = Source::of(&input.copy_source)?;
@@ -119,6 +122,7 @@ pub(crate) async fn copy_object(
         .blocking
         .run(move || -> S3Result<_> {
             let reader = store.open_object(&source.bucket, &source.key, source.version.as_deref())?;
+            reads.confirm(reader.info())?;
             check_source(&conditions, &reader)?;
             let stored = reader.info().attributes.checksums.as_ref();
             let digests = match wanted {
@@ -137,6 +141,7 @@ pub(crate) async fn copy_object(
                 digests,
                 retention,
                 legal_hold,
+                acl,
                 changes_otherwise,
             };
             let info = store.copy_object(&reader, &bucket, &key, &request)?;
@@ -205,6 +210,7 @@ pub(crate) async fn upload_part_copy(
     req: S3Request<UploadPartCopyInput>,
 ) -> S3Result<S3Response<UploadPartCopyOutput>> {
     let context = req.context().cloned();
+    let reads = SourceAdmission::of(&req.extensions)?;
     let input = req.input;
     service.check_owner(&input.bucket, input.expected_bucket_owner.as_deref()).await?;
     let source = Source::of(&input.copy_source)?;
@@ -222,6 +228,7 @@ pub(crate) async fn upload_part_copy(
         .blocking
         .run(move || -> S3Result<_> {
             let reader = store.open_object(&source.bucket, &source.key, source.version.as_deref())?;
+            reads.confirm(reader.info())?;
             check_source(&conditions, &reader)?;
             let range = source_range(range.as_deref(), reader.info().size)?;
             let size = range.end - range.start;

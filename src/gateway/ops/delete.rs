@@ -7,6 +7,7 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 use time::OffsetDateTime;
 
 use super::lock::may_bypass;
+use crate::gateway::access::{Action, denied};
 use crate::gateway::conditions::condition_text;
 use crate::gateway::error::s3;
 use crate::gateway::s3::{Extras, ObjectService};
@@ -30,9 +31,9 @@ pub(crate) async fn delete_object(
     req: S3Request<DeleteObjectInput>,
 ) -> S3Result<S3Response<DeleteObjectOutput>> {
     let context = req.context().cloned();
-    let bypass_governance =
-        may_bypass(service, &req, &req.input.bucket, req.input.bypass_governance_retention).await?;
+    let admission = req.admission()?;
     let input = req.input;
+    let bypass_governance = may_bypass(&admission, &input.key, input.bypass_governance_retention);
     service.check_owner(&input.bucket, input.expected_bucket_owner.as_deref()).await?;
     let conditions = WriteConditions {
         if_match: input.if_match.map(condition_text),
@@ -57,8 +58,7 @@ pub(crate) async fn delete_objects(
     service: &ObjectService,
     req: S3Request<DeleteObjectsInput>,
 ) -> S3Result<S3Response<DeleteObjectsOutput>> {
-    let bypass_governance =
-        may_bypass(service, &req, &req.input.bucket, req.input.bypass_governance_retention).await?;
+    let admission = req.admission()?;
     let input = req.input;
     service.check_owner(&input.bucket, input.expected_bucket_owner.as_deref()).await?;
     if !(1..=KEYS).contains(&input.delete.objects.len()) {
@@ -66,7 +66,7 @@ pub(crate) async fn delete_objects(
     }
     let quiet = input.delete.quiet.unwrap_or(false);
     let bucket = input.bucket;
-    let objects = input.delete.objects;
+    let (objects, asked_bypass) = (input.delete.objects, input.bypass_governance_retention);
     let (deleted, errors) = service
         .on_store(move |store| {
             // A bucket that is not there is an error of the request, not of each key.
@@ -76,6 +76,11 @@ pub(crate) async fn delete_objects(
                 let key = object.key.clone();
                 let version = object.version_id.clone();
                 let result = size(object.size).and_then(|size| {
+                    let action = Action::delete_object(version.is_some());
+                    if !admission.allows(action, &key, version.as_deref()) {
+                        return Err(denied());
+                    }
+                    let bypass_governance = may_bypass(&admission, &key, asked_bypass);
                     let conditions = WriteConditions {
                         if_match: object.e_tag.map(ETag::into_value),
                         if_match_size: size,

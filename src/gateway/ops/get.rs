@@ -113,7 +113,7 @@ pub(crate) async fn get_object(
     service: &ObjectService,
     req: S3Request<GetObjectInput>,
 ) -> S3Result<S3Response<GetObjectOutput>> {
-    let context = req.context().cloned();
+    let (context, admission) = (req.context().cloned(), req.admission()?);
     let intent = req.extensions.get::<Intent>().cloned();
     let input = req.input;
     service.check_owner(&input.bucket, input.expected_bucket_owner.as_deref()).await?;
@@ -131,6 +131,7 @@ pub(crate) async fn get_object(
         .blocking
         .run(move || -> S3Result<Opened> {
             let mut reader = store.open_object(&bucket, &key, version.as_deref())?;
+            admission.confirm(reader.info())?;
             conditions.check(reader.info())?;
             let extent = resolve(reader.info().size, range, part, &reader.info().attributes.part_ends)?;
             if !read_now && direct_io_from.is_some_and(|from| extent.length >= from) {
@@ -256,11 +257,12 @@ pub(crate) async fn head_object(
     service: &ObjectService,
     req: S3Request<HeadObjectInput>,
 ) -> S3Result<S3Response<HeadObjectOutput>> {
-    let context = req.context().cloned();
+    let (context, admission) = (req.context().cloned(), req.admission()?);
     let input = req.input;
     service.check_owner(&input.bucket, input.expected_bucket_owner.as_deref()).await?;
     let (bucket, key, version) = (input.bucket, input.key, input.version_id);
     let info = service.on_store(move |store| store.head_object(&bucket, &key, version.as_deref())).await?;
+    admission.confirm(&info)?;
     note(context.as_ref(), &info);
     let conditions = ReadConditions {
         if_match: input.if_match,

@@ -6,9 +6,10 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use s3s::dto::*;
 use s3s::{S3ErrorCode, S3Request, S3Response, S3Result};
 
+use crate::gateway::access::BucketFacts;
 use crate::gateway::checksum;
 use crate::gateway::error::s3;
-use crate::gateway::s3::ObjectService;
+use crate::gateway::s3::{Extras, ObjectService};
 use crate::store::{ListPage, ListRequest};
 
 /// Most entries on a page.
@@ -84,7 +85,14 @@ struct Shown {
     common_prefixes: Option<Vec<CommonPrefix>>,
 }
 
-fn shown(page: ListPage, encoding: Encoding, owner: Option<&Owner>) -> Shown {
+/// Owner of a listed object, as far as its ACL can be read.
+pub(super) fn owner_of(bucket: &BucketFacts, acl: Option<&[u8]>) -> Owner {
+    let owner = bucket.object_acl(acl).map_or_else(|_| bucket.owner().to_owned(), |acl| acl.owner);
+    Owner { display_name: Some(owner.clone()), id: Some(owner) }
+}
+
+/// `owners`: the bucket, when owners are to be told.
+fn shown(page: ListPage, encoding: Encoding, owners: Option<&BucketFacts>) -> Shown {
     let contents: Vec<Object> = page
         .objects
         .into_iter()
@@ -94,7 +102,7 @@ fn shown(page: ListPage, encoding: Encoding, owner: Option<&Owner>) -> Shown {
             e_tag: Some(ETag::Strong(object.etag)),
             key: Some(encoding.text(object.key)),
             last_modified: Some(object.modified.into()),
-            owner: owner.cloned(),
+            owner: owners.map(|bucket| owner_of(bucket, object.acl.as_deref())),
             size: i64::try_from(object.size).ok(),
             storage_class: Some(ObjectStorageClass::from_static(ObjectStorageClass::STANDARD)),
             ..Default::default()
@@ -115,21 +123,23 @@ pub(crate) async fn list_objects(
     service: &ObjectService,
     req: S3Request<ListObjectsInput>,
 ) -> S3Result<S3Response<ListObjectsOutput>> {
+    let admission = req.admission()?;
+    let bucket = admission.bucket()?;
     let input = req.input;
     let encoding = Encoding::new(input.encoding_type.as_ref())?;
     let max_keys = count(input.max_keys, "max-keys")?;
-    let acl = service.bucket_acl(&input.bucket).await?;
     let delimiter = input.delimiter.clone().filter(|d| !d.is_empty());
     let request = ListRequest {
         prefix: input.prefix.clone().unwrap_or_default(),
         delimiter: delimiter.clone(),
         start_after: input.marker.clone().filter(|m| !m.is_empty()),
         max_keys,
+        acls: bucket.ownership.has_acls(),
         ..Default::default()
     };
     let mut page = page(service, input.bucket.clone(), request).await?;
     let next = page.next.take();
-    let entries = shown(page, encoding, Some(&service.owner(&acl.owner)));
+    let entries = shown(page, encoding, Some(bucket));
     Ok(S3Response::new(ListObjectsOutput {
         name: Some(input.bucket),
         prefix: Some(encoding.echoed(input.prefix.unwrap_or_default())),
@@ -162,15 +172,12 @@ pub(crate) async fn list_objects_v2(
     service: &ObjectService,
     req: S3Request<ListObjectsV2Input>,
 ) -> S3Result<S3Response<ListObjectsV2Output>> {
+    let admission = req.admission()?;
     let input = req.input;
     let encoding = Encoding::new(input.encoding_type.as_ref())?;
     let max_keys = count(input.max_keys, "max-keys")?;
     service.check_owner(&input.bucket, input.expected_bucket_owner.as_deref()).await?;
-    let owner = if input.fetch_owner == Some(true) {
-        Some(service.owner(&service.bucket_acl(&input.bucket).await?.owner))
-    } else {
-        None
-    };
+    let owners = (input.fetch_owner == Some(true)).then(|| admission.bucket()).transpose()?;
     let start_after = match &input.continuation_token {
         Some(token) => Some(next_of(token)?),
         None => input.start_after.clone(),
@@ -181,12 +188,13 @@ pub(crate) async fn list_objects_v2(
         delimiter: delimiter.clone(),
         start_after: start_after.filter(|s| !s.is_empty()),
         max_keys,
+        acls: owners.is_some_and(|bucket| bucket.ownership.has_acls()),
         ..Default::default()
     };
     let mut page = page(service, input.bucket.clone(), request).await?;
     let next = page.next.take();
     let key_count = page.objects.len() + page.common_prefixes.len();
-    let entries = shown(page, encoding, owner.as_ref());
+    let entries = shown(page, encoding, owners);
     Ok(S3Response::new(ListObjectsV2Output {
         name: Some(input.bucket),
         prefix: Some(encoding.text(input.prefix.unwrap_or_default())),

@@ -6,7 +6,7 @@ use s3s::{S3ErrorCode, S3Request, S3Response, S3Result};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::gateway::account::Role;
+use crate::gateway::access::{Action, Admission};
 use crate::gateway::error::{s3, s3_status};
 use crate::gateway::s3::{Extras, ObjectService};
 use crate::store::object_lock::{Retention, default_retention, is_enabled};
@@ -217,19 +217,9 @@ pub(crate) async fn put_object_lock_configuration(
     }
 }
 
-/// Whether the caller may override retentions in GOVERNANCE mode: administrators, and the owner of
-/// the bucket, for whom S3 would grant it by policy.
-pub(super) async fn may_bypass<T>(
-    service: &ObjectService,
-    req: &S3Request<T>,
-    bucket: &str,
-    asked: Option<bool>,
-) -> S3Result<bool> {
-    if asked != Some(true) {
-        return Ok(false);
-    }
-    let Some(account) = req.account() else { return Ok(false) };
-    Ok(account.role == Role::Admin || service.bucket_acl(bucket).await?.owner == account.access)
+/// Whether the caller asks to override retentions in GOVERNANCE mode, and may.
+pub(super) fn may_bypass(admission: &Admission, key: &str, asked: Option<bool>) -> bool {
+    asked == Some(true) && admission.allows(Action::BYPASS_GOVERNANCE, key, None)
 }
 
 /// Refuses operations on locks in buckets that have none.
@@ -243,8 +233,9 @@ pub(crate) async fn put_object_retention(
     service: &ObjectService,
     req: S3Request<PutObjectRetentionInput>,
 ) -> S3Result<S3Response<PutObjectRetentionOutput>> {
-    let bypass = may_bypass(service, &req, &req.input.bucket, req.input.bypass_governance_retention).await?;
+    let admission = req.admission()?;
     let input = req.input;
+    let bypass = may_bypass(&admission, &input.key, input.bypass_governance_retention);
     service.check_owner(&input.bucket, input.expected_bucket_owner.as_deref()).await?;
     demand_lock(service, &input.bucket).await?;
     let malformed = || s3(S3ErrorCode::MalformedXML, "a retention has a Mode and a RetainUntilDate");

@@ -6,10 +6,11 @@ use std::io;
 use s3s::dto::*;
 use s3s::{S3ErrorCode, S3Request, S3Response, S3Result};
 
-use super::list::{Encoding, count};
+use super::list::{Encoding, count, owner_of};
 use super::lock::{LockHeaders, with_default};
 use super::receive::{Incoming, Pending};
 use crate::digest::{Algorithm, Digests};
+use crate::gateway::access::BucketFacts;
 use crate::gateway::checksum::{self, set_checksums};
 use crate::gateway::conditions::write_conditions;
 use crate::gateway::error::s3;
@@ -17,7 +18,7 @@ use crate::gateway::headers;
 use crate::gateway::s3::{Extras, ObjectService};
 use crate::store::{
     self, Checksums, CompleteUpload, CompletedPart, CreateUpload, EtagMode, ListRequest, PartInfo,
-    PendingPart,
+    PendingPart, UploadClaims,
 };
 use crate::transfer::BlockSink;
 
@@ -94,7 +95,9 @@ pub(crate) async fn create_multipart_upload(
 ) -> S3Result<S3Response<CreateMultipartUploadOutput>> {
     service.check_owner(&req.input.bucket, req.input.expected_bucket_owner.as_deref()).await?;
     let checksum = declared(req.input.checksum_algorithm.as_ref(), req.input.checksum_type.as_ref())?;
-    let attributes = headers::attributes(&req.headers, req.input.metadata.take())?;
+    let mut attributes = headers::attributes(&req.headers, req.input.metadata.take())?;
+    attributes.acl = service.new_object_acl(&req, req.input.acl.as_ref())?;
+    let initiator = req.admission()?.caller().map(str::to_owned);
     let lock = LockHeaders::read(&req.headers)?;
     let (bucket, key) = (req.input.bucket, req.input.key);
     let output = CreateMultipartUploadOutput {
@@ -104,7 +107,7 @@ pub(crate) async fn create_multipart_upload(
         checksum_type: checksum.as_ref().map(|c| checksum::kind(c.1)),
         ..Default::default()
     };
-    let mut request = CreateUpload { attributes, checksum };
+    let mut request = CreateUpload { attributes, checksum, initiator };
     let store = service.store.clone();
     let upload_id = service
         .blocking
@@ -235,10 +238,18 @@ pub(crate) async fn abort_multipart_upload(
     Ok(S3Response::new(AbortMultipartUploadOutput::default()))
 }
 
+/// Owner of the object to be, and who started the upload; the owner when that was not noted.
+fn claimants(bucket: &BucketFacts, claims: &UploadClaims) -> (Owner, Initiator) {
+    let owner = owner_of(bucket, claims.acl.as_deref());
+    let initiator = claims.initiator.clone().or_else(|| owner.id.clone());
+    (owner, Initiator { display_name: initiator.clone(), id: initiator })
+}
+
 pub(crate) async fn list_parts(
     service: &ObjectService,
     req: S3Request<ListPartsInput>,
 ) -> S3Result<S3Response<ListPartsOutput>> {
+    let admission = req.admission()?;
     let input = req.input;
     let max = count(input.max_parts, "max-parts")?;
     let marker = input
@@ -248,10 +259,10 @@ pub(crate) async fn list_parts(
         })
         .transpose()?
         .unwrap_or(0);
-    let acl = service.bucket_acl(&input.bucket).await?;
     let (bucket, key, upload_id) = (input.bucket.clone(), input.key.clone(), input.upload_id.clone());
     let page =
         service.on_store(move |store| store.list_parts(&bucket, &key, &upload_id, marker, max)).await?;
+    let (owner, initiator) = claimants(admission.bucket()?, &page.claims);
     let next = page.parts.last().and_then(|p| i32::try_from(p.number).ok());
     let parts = page
         .parts
@@ -279,8 +290,8 @@ pub(crate) async fn list_parts(
         parts: Some(parts),
         checksum_algorithm: page.checksum.as_ref().map(|c| c.0.clone().into()),
         checksum_type: page.checksum.as_ref().map(|c| checksum::kind(c.1)),
-        initiator: Some(Initiator { display_name: Some(acl.owner.clone()), id: Some(acl.owner.clone()) }),
-        owner: Some(service.owner(&acl.owner)),
+        initiator: Some(initiator),
+        owner: Some(owner),
         storage_class: Some(StorageClass::from_static(StorageClass::STANDARD)),
         ..Default::default()
     }))
@@ -290,10 +301,11 @@ pub(crate) async fn list_multipart_uploads(
     service: &ObjectService,
     req: S3Request<ListMultipartUploadsInput>,
 ) -> S3Result<S3Response<ListMultipartUploadsOutput>> {
+    let admission = req.admission()?;
+    let facts = admission.bucket()?;
     let input = req.input;
     let encoding = Encoding::new(input.encoding_type.as_ref())?;
     let max = count(input.max_uploads, "max-uploads")?;
-    let acl = service.bucket_acl(&input.bucket).await?;
     let key_marker = input.key_marker.clone().filter(|m| !m.is_empty());
     let request = ListRequest {
         prefix: input.prefix.clone().unwrap_or_default(),
@@ -302,6 +314,7 @@ pub(crate) async fn list_multipart_uploads(
         // Without a key marker S3 takes no notice of it.
         upload_id_marker: input.upload_id_marker.clone().filter(|m| !m.is_empty() && key_marker.is_some()),
         max_keys: max,
+        acls: false,
     };
     let bucket = input.bucket.clone();
     let page = service
@@ -313,19 +326,21 @@ pub(crate) async fn list_multipart_uploads(
             store.list_uploads(&bucket, &request)
         })
         .await?;
-    let initiator = Initiator { display_name: Some(acl.owner.clone()), id: Some(acl.owner.clone()) };
     let uploads: Vec<MultipartUpload> = page
         .uploads
         .into_iter()
-        .map(|upload| MultipartUpload {
-            checksum_algorithm: upload.checksum.as_ref().map(|c| c.0.clone().into()),
-            checksum_type: upload.checksum.as_ref().map(|c| checksum::kind(c.1)),
-            initiated: Some(upload.initiated.into()),
-            initiator: Some(initiator.clone()),
-            key: Some(encoding.text(upload.key)),
-            owner: Some(service.owner(&acl.owner)),
-            storage_class: Some(StorageClass::from_static(StorageClass::STANDARD)),
-            upload_id: Some(upload.upload_id),
+        .map(|upload| {
+            let (owner, initiator) = claimants(facts, &upload.claims);
+            MultipartUpload {
+                checksum_algorithm: upload.checksum.as_ref().map(|c| c.0.clone().into()),
+                checksum_type: upload.checksum.as_ref().map(|c| checksum::kind(c.1)),
+                initiated: Some(upload.initiated.into()),
+                initiator: Some(initiator),
+                key: Some(encoding.text(upload.key)),
+                owner: Some(owner),
+                storage_class: Some(StorageClass::from_static(StorageClass::STANDARD)),
+                upload_id: Some(upload.upload_id),
+            }
         })
         .collect();
     let prefixes: Vec<CommonPrefix> = page

@@ -8,6 +8,7 @@ use s3s::{S3Request, S3Response, S3Result};
 use super::lock::{LockHeaders, with_default};
 use super::receive::{Incoming, Pending, Source, stated_length};
 use crate::digest::Digests;
+use crate::gateway::acl::AclRequest;
 use crate::gateway::checksum::{self, Expected, set_checksums};
 use crate::gateway::conditions::write_conditions;
 use crate::gateway::headers;
@@ -43,6 +44,17 @@ impl Pending for NewObject {
 }
 
 impl ObjectService {
+    /// The ACL that a request gives to a new object.
+    pub(super) fn new_object_acl<T>(
+        &self,
+        req: &S3Request<T>,
+        canned: Option<&ObjectCannedACL>,
+    ) -> S3Result<Option<Vec<u8>>> {
+        let admission = req.admission()?;
+        let request = AclRequest::read(&req.headers, canned.map(ObjectCannedACL::as_str))?;
+        request.of_new_object(admission.caller(), admission.bucket()?, &self.accounts)
+    }
+
     /// Where the body of a request is.
     pub(super) fn source<T>(
         &self,
@@ -98,6 +110,7 @@ pub(crate) async fn put_object(
     let source = service.source(&req, body, req.input.content_length)?;
     let expected = service.expected(&req, &source)?;
     let mut attributes = headers::attributes(&req.headers, metadata)?;
+    attributes.acl = service.new_object_acl(&req, req.input.acl.as_ref())?;
     let lock = LockHeaders::read(&req.headers)?;
     let request = PutRequest {
         size_hint: Some(source.length()),

@@ -3,10 +3,10 @@
 use s3s::dto::*;
 use s3s::{S3ErrorCode, S3Request, S3Response, S3Result};
 
-use super::list::{Encoding, count};
+use super::list::{Encoding, count, owner_of};
 use crate::gateway::checksum;
 use crate::gateway::error::s3;
-use crate::gateway::s3::ObjectService;
+use crate::gateway::s3::{Extras, ObjectService};
 use crate::store::object_lock::is_enabled;
 use crate::store::{ListVersionsRequest, VersionPage, Versioning};
 
@@ -67,10 +67,11 @@ pub(crate) async fn list_object_versions(
     service: &ObjectService,
     req: S3Request<ListObjectVersionsInput>,
 ) -> S3Result<S3Response<ListObjectVersionsOutput>> {
+    let admission = req.admission()?;
+    let bucket_facts = admission.bucket()?;
     let input = req.input;
     let encoding = Encoding::new(input.encoding_type.as_ref())?;
     let max_keys = count(input.max_keys, "max-keys")?;
-    let acl = service.bucket_acl(&input.bucket).await?;
     let key_marker = input.key_marker.clone().filter(|m| !m.is_empty());
     let version_marker = input.version_id_marker.clone().filter(|m| !m.is_empty());
     if version_marker.is_some() && key_marker.is_none() {
@@ -96,15 +97,15 @@ pub(crate) async fn list_object_versions(
             store.list_versions(&bucket, &request)
         })
         .await?;
-    let owner = service.owner(&acl.owner);
     let (mut versions, mut markers) = (Vec::new(), Vec::new());
     for version in page.versions {
+        let owner = owner_of(bucket_facts, version.acl.as_deref());
         if version.delete_marker {
             markers.push(DeleteMarkerEntry {
                 is_latest: Some(version.is_latest),
                 key: Some(encoding.text(version.key)),
                 last_modified: Some(version.modified.into()),
-                owner: Some(owner.clone()),
+                owner: Some(owner),
                 version_id: Some(version.version_id),
             });
             continue;
@@ -116,7 +117,7 @@ pub(crate) async fn list_object_versions(
             is_latest: Some(version.is_latest),
             key: Some(encoding.text(version.key)),
             last_modified: Some(version.modified.into()),
-            owner: Some(owner.clone()),
+            owner: Some(owner),
             restore_status: None,
             size: i64::try_from(version.size).ok(),
             storage_class: Some(ObjectVersionStorageClass::from_static(ObjectVersionStorageClass::STANDARD)),

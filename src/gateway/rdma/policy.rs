@@ -35,6 +35,12 @@ impl FromStr for Network {
 }
 
 impl Network {
+    /// Whether it is so much of the address space that it confines nobody: as Amazon S3 has it in
+    /// its block of public policies, wider than /8 (IPv4) or /32 (IPv6).
+    pub(crate) fn is_broad(&self) -> bool {
+        self.bits < if self.address.is_ipv4() { 8 } else { 32 }
+    }
+
     /// Whether an address lies in the network. IPv4 and mapped IPv6 are the same.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {

@@ -120,6 +120,7 @@ fn of(key: &str, version_id: String, found: &Found, is_latest: bool) -> ListedVe
         etag: object.etag,
         checksum_algorithm: object.checksum_algorithm,
         checksum_type: object.checksum_type,
+        acl: object.acl,
     }
 }
 
@@ -135,6 +136,7 @@ fn of_directory(object: super::ListedObject) -> ListedVersion {
         etag: object.etag,
         checksum_algorithm: object.checksum_algorithm,
         checksum_type: object.checksum_type,
+        acl: object.acl,
     }
 }
 

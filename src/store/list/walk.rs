@@ -51,6 +51,8 @@ pub(crate) struct Walk<'a> {
     first: Option<String>,
     /// The directory of the last step, not entered yet.
     pending: Option<(String, Option<OwnedFd>)>,
+    /// Whether the objects' ACLs are wanted.
+    pub(crate) acls: bool,
 }
 
 /// The first name in a directory that can matter for keys from `bound` (below it) on.
@@ -61,7 +63,8 @@ fn head(bound: &[u8]) -> &[u8] {
 impl<'a> Walk<'a> {
     /// Starts at the first key with `prefix` that is not before `start`.
     pub(crate) fn new(inner: &'a Inner, bucket: &'a Bucket, prefix: &str, start: Vec<u8>) -> Result<Self> {
-        let mut walk = Self { inner, bucket, levels: Vec::new(), start, first: None, pending: None };
+        let mut walk =
+            Self { inner, bucket, levels: Vec::new(), start, first: None, pending: None, acls: false };
         let cut = prefix.rfind('/').map_or(0, |slash| slash + 1);
         let (parent, name) = prefix.split_at(cut);
         // No key has such a prefix, or none from the start on.
@@ -152,7 +155,7 @@ impl<'a> Walk<'a> {
     pub(crate) fn object(&self, key: &str) -> Result<Option<ListedObject>> {
         let Some(level) = self.levels.last() else { return Ok(None) };
         let name = key.get(level.prefix.len()..).unwrap_or_default();
-        self.inner.listed_file(self.bucket, &level.dir, name, key)
+        self.inner.listed_file(self.bucket, &level.dir, name, key, self.acls)
     }
 
     /// The object of the last step, a directory, when it is one and not before the start.

@@ -75,6 +75,7 @@ impl Inner {
         let mut raw: Raw = upload.raw.clone();
         raw.insert(name::ETAG.to_owned(), format!("\"{}\"", plan.etag).into_bytes());
         raw.remove(name::CHECKSUMS);
+        raw.remove(name::INITIATOR);
         if let Some(checksums) = &plan.checksums {
             raw.insert(name::CHECKSUMS.to_owned(), encode_checksums(checksums));
         }
