@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::host::MultiDomain;
 use s3s::service::S3ServiceBuilder;
 use s3s::validation::NameValidation;
@@ -86,9 +85,6 @@ pub enum StartError {
     Rdma(String),
 }
 
-/// Longest file of a form upload, in bytes.
-const FORM_FILE: u64 = 256 << 20;
-
 /// Bucket names without the rules for DNS names; what cannot be a directory is still refused, here
 /// and in the store.
 struct RelaxedNames;
@@ -142,7 +138,7 @@ impl Gateway {
                 domains => Some(MultiDomain::new(domains)?),
             },
         };
-        let swept_store = (!config.store.read_only).then(|| store.clone());
+        let kept = (!config.store.read_only).then(|| store.clone());
         let service = service(&config, store, &accounts, &blocking, engine.clone(), &metrics)?;
         let front = Front::new(service, cors, accounts, Arc::clone(&metrics), log.clone(), &config);
         let mut listeners = Vec::new();
@@ -159,7 +155,7 @@ impl Gateway {
         if let Some(listener) = metrics_listener {
             tokio::spawn(serve_metrics(listener, Arc::clone(&metrics), engine.clone(), stopped.clone()));
         }
-        if let Some(store) = swept_store {
+        if let Some(store) = kept {
             if let Some(interval) = config.lifecycle_interval {
                 tokio::spawn(apply_lifecycles(store.clone(), interval, stopped.clone()));
             }
@@ -308,10 +304,6 @@ fn service(
         direct_io_from: config.direct_io.from_size(),
     };
     let mut builder = S3ServiceBuilder::new(operations);
-    let mut limits = S3Config::default();
-    // s3s holds the file of a form in memory.
-    limits.post_object_max_file_size = FORM_FILE;
-    builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(limits))));
     builder.set_auth(accounts.clone());
     builder.set_access(access);
     if !config.virtual_domains.is_empty() {

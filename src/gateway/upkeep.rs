@@ -1,5 +1,5 @@
-//! Upkeep while the gateway runs: what crashes left is swept, again and again, and what lifecycle rules
-//! let expire.
+//! Upkeep while the gateway runs: what crashes left is swept and lifecycle rules are applied, again
+//! and again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,10 +36,10 @@ pub(crate) async fn sweep_regularly(store: Store, after: Duration, mut stop: wat
 }
 
 /// Applies lifecycle rules each time `interval` has passed, until the signal to stop.
-pub(crate) async fn apply_lifecycles(store: Store, interval: Duration, mut stopped: watch::Receiver<bool>) {
-    while tokio::time::timeout(interval, stopped.wait_for(|s| *s)).await.is_err() {
-        let stop = Arc::new(AtomicBool::new(false));
-        let (store, flag) = (store.clone(), Arc::clone(&stop));
+pub(crate) async fn apply_lifecycles(store: Store, interval: Duration, mut stop: watch::Receiver<bool>) {
+    while tokio::time::timeout(interval, stop.wait_for(|s| *s)).await.is_err() {
+        let stopping = Arc::new(AtomicBool::new(false));
+        let (store, flag) = (store.clone(), Arc::clone(&stopping));
         let work = tokio::task::spawn_blocking(move || sweep(&store, OffsetDateTime::now_utc(), &flag));
         tokio::select! {
             removed = work => match removed {
@@ -49,7 +49,7 @@ pub(crate) async fn apply_lifecycles(store: Store, interval: Duration, mut stopp
                 Ok(_) => {}
                 Err(error) => tracing::error!(%error, "applying lifecycle rules failed"),
             },
-            _ = stopped.wait_for(|s| *s) => stop.store(true, Ordering::Relaxed),
+            _ = stop.wait_for(|s| *s) => stopping.store(true, Ordering::Relaxed),
         }
     }
 }

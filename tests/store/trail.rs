@@ -41,6 +41,8 @@ impl Watched {
         let mut steps: Vec<String> = Vec::new();
         for (op, name) in self.failing.seen() {
             let verb = match op {
+                // Changes nothing.
+                FsOp::OpenDirect => continue,
                 FsOp::Create => "create",
                 FsOp::Reserve => "reserve",
                 FsOp::Write => "write",
