@@ -4,11 +4,13 @@
 mod auth;
 mod bodies;
 mod buckets;
+mod cors;
 mod fixture;
 mod listener;
 mod listing;
 mod multipart;
 mod objects;
+mod protocol;
 mod rdma;
 #[cfg(not(cuobj_provider = "nvidia"))]
 mod rdma_clients;
