@@ -1,6 +1,7 @@
 //! The gateway in this process, over HTTP and, with an in-memory transport, over RDMA.
 #![cfg(all(feature = "server", feature = "client"))]
 
+mod acls;
 mod auth;
 mod bodies;
 mod buckets;
@@ -10,6 +11,8 @@ mod listener;
 mod listing;
 mod multipart;
 mod objects;
+mod people;
+mod policies;
 mod protocol;
 mod rdma;
 #[cfg(not(cuobj_provider = "nvidia"))]
