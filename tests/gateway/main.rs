@@ -5,6 +5,7 @@ mod acls;
 mod auth;
 mod bodies;
 mod buckets;
+mod cors;
 mod fixture;
 mod listener;
 mod listing;
@@ -12,6 +13,7 @@ mod multipart;
 mod objects;
 mod people;
 mod policies;
+mod protocol;
 mod rdma;
 #[cfg(not(cuobj_provider = "nvidia"))]
 mod rdma_clients;
