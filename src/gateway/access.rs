@@ -155,7 +155,7 @@ impl Access {
         operation: &'static str,
     ) -> S3Result<(Admission, Option<Asked>)> {
         let bucket = cx.s3_path().get_bucket_name().ok_or_else(denied)?.to_owned();
-        let query = Query::of(cx.uri());
+        let query = Query::of(cx.uri())?;
         let asked = Asked {
             action: Action::of(operation, query.version().is_some()),
             also: Also::of(operation, query.version().is_some(), cx.headers()),
