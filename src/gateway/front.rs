@@ -1,6 +1,7 @@
 //! Around every request: its id, limits, health, counters, access log, and the last touch on answers.
 
 mod answer;
+mod form;
 mod prepare;
 mod version2;
 
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use s3s::service::S3Service;
-use s3s::{Body, S3Error, S3ErrorCode};
+use s3s::{Body, S3Error, S3ErrorCode, S3Result};
 use time::OffsetDateTime;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -49,6 +50,9 @@ impl std::fmt::Debug for Front {
         f.debug_struct("Front").finish_non_exhaustive()
     }
 }
+
+/// Longest body whose length is found by reading it, in bytes: s3s wants to know it before.
+const LENGTHLESS: usize = 4 << 20;
 
 /// The body of every answer.
 pub(crate) type ResponseBody = ObservedResponse<Body, Finish>;
@@ -147,9 +151,12 @@ impl Front {
         if let Err(error) = prepare(&mut req, &self.accounts, OffsetDateTime::now_utc()) {
             return error_answer(error);
         }
-        let metrics = Arc::clone(&self.metrics);
-        let patience = self.body_patience;
-        let mut req = req.map(|body| Body::http_body(CountedRequest::new(body, metrics, patience)));
+        let (parts, body) = req.into_parts();
+        let body = CountedRequest::new(body, Arc::clone(&self.metrics), self.body_patience);
+        let mut req = match with_body(parts, body).await {
+            Ok(req) => req,
+            Err(error) => return error_answer(error),
+        };
         req.extensions_mut().insert(Arc::clone(context));
         match self.service.call(req).await {
             Ok(answer) => answer,
@@ -168,6 +175,26 @@ impl Front {
         self.health.as_deref() == Some(req.uri().path())
             && matches!(*req.method(), Method::GET | Method::HEAD)
     }
+}
+
+/// Gives a request its body, as s3s takes it.
+async fn with_body(mut parts: http::request::Parts, mut body: CountedRequest) -> S3Result<Request<Body>> {
+    let headers = &parts.headers;
+    if parts.method == Method::POST
+        && let Some(boundary) = form::boundary(headers)
+    {
+        let body = form::prepare_form(body, &boundary).await?;
+        return Ok(Request::from_parts(parts, Body::http_body(body)));
+    }
+    let states_length = [header::CONTENT_LENGTH.as_str(), "x-amz-decoded-content-length"];
+    if headers.contains_key(header::TRANSFER_ENCODING)
+        && states_length.iter().all(|name| !headers.contains_key(*name))
+    {
+        let body = form::gathered(&mut body, LENGTHLESS).await?;
+        parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
+        return Ok(Request::from_parts(parts, Body::from(body)));
+    }
+    Ok(Request::from_parts(parts, Body::http_body(body)))
 }
 
 fn error_response(code: S3ErrorCode, message: &str) -> Response<Body> {

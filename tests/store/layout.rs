@@ -234,6 +234,32 @@ fn versions_of_theirs_and_ours() {
     assert_eq!(get(&fixture.path(""), "versioning").unwrap(), [0]);
 }
 
+/// versitygw copies files with all their attributes when it moves versions, ours among them.
+#[test]
+fn copies_with_attributes_keep_their_etag() {
+    let fixture = Fixture::new();
+    let info = fixture.put("k", b"hello");
+    let stamp = text(&fixture.path("k"), "vgwrdma.stamp");
+    let copy = fixture.path("copy");
+    std::fs::write(&copy, "hello").unwrap();
+    for name in ["etag", "checksums", "metadata"] {
+        set(&copy, name, &get(&fixture.path("k"), name).unwrap());
+    }
+    let etag = || fixture.try_get("copy", None).unwrap().0.etag;
+    set(&copy, "vgwrdma.stamp", stamp.as_bytes());
+    assert_eq!(etag(), info.etag);
+    // The same, had it got the inode number of the file that it was copied from.
+    let mut fields: Vec<&str> = stamp.split(' ').collect();
+    let inode = std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(&copy).unwrap()).to_string();
+    fields[0] = &inode;
+    set(&copy, "vgwrdma.stamp", fields.join(" ").as_bytes());
+    assert_eq!(etag(), info.etag);
+    assert_eq!(fixture.list("copy", None).objects[0].etag, info.etag);
+    // One of another size is none.
+    std::fs::write(&copy, "hello, longer").unwrap();
+    assert_ne!(etag(), info.etag);
+}
+
 #[test]
 fn large_attributes_overflow() {
     let fixture = Fixture::new();

@@ -31,6 +31,14 @@ pub(super) fn touched(
         body = Body::from(bare);
         parts.headers.remove(header::CONTENT_LENGTH);
     }
+    if parts.status == StatusCode::BAD_REQUEST
+        && let Some(document) = body.bytes()
+        && let Some(denied) = with_policy_denial(&document)
+    {
+        body = Body::from(denied);
+        parts.status = StatusCode::FORBIDDEN;
+        parts.headers.remove(header::CONTENT_LENGTH);
+    }
     if parts.status.as_u16() >= 400
         && let Some(document) = body.bytes()
         && let Some(extended) = with_request_id(&document, id, code)
@@ -48,6 +56,18 @@ fn with_bare_etag(document: &Bytes) -> Option<Vec<u8>> {
     let (etag, after) = rest.split_once("</ETag>")?;
     let bare = etag.replace("&quot;", "").replace('"', "");
     Some(format!("{before}<ETag>{bare}</ETag>{after}").into_bytes())
+}
+
+/// A form that its policy does not allow is denied; s3s says that the policy is invalid.
+fn with_policy_denial(document: &Bytes) -> Option<Vec<u8>> {
+    let text = std::str::from_utf8(document).ok()?;
+    let (told, denied) =
+        ("<Code>InvalidPolicyDocument</Code><Message>", "<Code>AccessDenied</Code><Message>");
+    let is_denial = |reason: &&str| text.contains(&format!("{told}{reason}"));
+    ["Policy condition", "Bucket in form"]
+        .iter()
+        .any(|reason| is_denial(reason))
+        .then(|| text.replacen(told, denied, 1).into_bytes())
 }
 
 /// Adds the request's id to an error document, and a text where s3s has none.

@@ -38,6 +38,10 @@ pub(super) fn prepare<B>(req: &mut Request<B>, accounts: &Accounts, now: OffsetD
     {
         return Err(s3(S3ErrorCode::AccessDenied, "X-Amz-Expires must be from 1 to 604800 seconds"));
     }
+    if has_useless_range(req) {
+        req.headers_mut().remove(header::RANGE);
+    }
+    let query = req.uri().query().unwrap_or_default();
     let authorization = text(req.headers(), header::AUTHORIZATION.as_str());
     let by_header = match authorization.as_deref() {
         Some("") => return Err(s3(S3ErrorCode::AccessDenied, "The Authorization header is empty")),
@@ -68,6 +72,22 @@ pub(super) fn parameter(query: &str, name: &str) -> Option<String> {
         None => (pair == name).then_some(""),
     })?;
     Some(percent_decode_str(&value.replace('+', " ")).decode_utf8_lossy().into_owned())
+}
+
+/// Whether a `Range` is to be ignored: it is malformed, or asks for several parts, of which S3 gives
+/// the whole instead. One that the signature covers has to stay, and s3s then refuses it.
+///
+/// RFC 9110 section 14.2.
+fn has_useless_range<B>(req: &Request<B>) -> bool {
+    let Some(range) = text(req.headers(), header::RANGE.as_str()) else { return false };
+    let covering = match text(req.headers(), header::AUTHORIZATION.as_str()) {
+        Some(value) => {
+            value.split([',', ' ']).find_map(|p| p.strip_prefix("SignedHeaders=")).map(str::to_owned)
+        }
+        None => parameter(req.uri().query().unwrap_or_default(), "X-Amz-SignedHeaders"),
+    };
+    let is_signed = covering.is_some_and(|names| names.split(';').any(|n| n.eq_ignore_ascii_case("range")));
+    !is_signed && s3s::dto::Range::parse(&range).is_err()
 }
 
 fn text(headers: &HeaderMap, name: &str) -> Option<String> {
@@ -170,6 +190,17 @@ mod tests {
     #[test_case("/b/k?X-Amz-Expires=604801", &[] => Some("AccessDenied".into()))]
     fn refused(uri: &str, headers: &[(&'static str, &str)]) -> Option<String> {
         prepared(uri, headers).err()
+    }
+
+    #[test_case("bytes=0-1" => true)]
+    #[test_case("bytes=0-1,3-4" => false; "several")]
+    #[test_case("bytes=5-1" => false)]
+    #[test_case("lines=1-2" => false)]
+    fn ranges_that_stay(range: &str) -> bool {
+        let req = prepared("/b/k", &[("range", range)]).unwrap();
+        let signed = prepared("/b/k?X-Amz-SignedHeaders=host%3Brange", &[("range", range)]).unwrap();
+        assert!(signed.headers().contains_key("range"));
+        req.headers().contains_key("range")
     }
 
     #[test]

@@ -222,7 +222,10 @@ pub(crate) async fn complete_multipart_upload(
         ..Default::default()
     };
     set_checksums!(output, checksums);
-    Ok(S3Response::new(output))
+    // Amazon S3 tells the ETag in the body only; minio-rs reads it from a header that MinIO sends too.
+    let quoted = http::HeaderValue::from_str(&format!("\"{}\"", info.etag));
+    let headers = quoted.into_iter().map(|value| (http::header::ETAG, value)).collect();
+    Ok(S3Response::with_headers(output, headers))
 }
 
 pub(crate) async fn abort_multipart_upload(
