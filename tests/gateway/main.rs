@@ -4,7 +4,9 @@
 mod auth;
 mod bodies;
 mod buckets;
+mod exchange;
 mod fixture;
+mod hostile;
 mod listener;
 mod listing;
 mod multipart;
