@@ -27,7 +27,6 @@ use super::account::{Account, Accounts, Role};
 use super::blocking::Blocking;
 use super::config::Ownership;
 use super::error::s3;
-use super::front::FormFields;
 use super::headers::tags_from_form;
 use super::metrics::Metrics;
 use super::ops::Source;
@@ -311,11 +310,10 @@ impl S3Access for Access {
     }
 
     async fn post_object(&self, req: &mut S3Request<PostObjectInput>) -> S3Result<()> {
-        // What a PUT says by headers, a form says by fields, or by headers too.
-        let mut fields = req.headers.clone();
-        let FormFields { acl, tagging } = req.extensions.get().cloned().unwrap_or_default();
-        let acl = acl.or_else(|| req.input.acl.as_ref().map(|acl| acl.as_str().to_owned()));
-        let tags = tagging.as_deref().map(tags_from_form).transpose()?;
+        // What a PUT says by headers, a form says by fields.
+        let mut fields = HeaderMap::new();
+        let acl = req.input.acl.clone();
+        let tags = req.input.tagging.as_deref().map(tags_from_form).transpose()?;
         for (name, there) in [("x-amz-acl", acl.is_some()), ("x-amz-tagging", tags.is_some())] {
             if there {
                 fields.insert(name, HeaderValue::from_static("in the form"));
@@ -328,7 +326,7 @@ impl S3Access for Access {
             let values = &mut undecided.admission.values;
             values.set("s3:authType", "POST");
             if let Some(acl) = acl {
-                values.set("s3:x-amz-acl", acl);
+                values.set("s3:x-amz-acl", acl.as_str());
             }
             if let Some(tags) = tags {
                 request::set_request_tags(values, &tags);

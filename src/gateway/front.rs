@@ -17,7 +17,6 @@ use time::OffsetDateTime;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use answer::touched;
-pub(crate) use form::FormFields;
 use prepare::prepare;
 
 use super::access_log::{AccessLog, Entry};
@@ -184,7 +183,7 @@ async fn with_body(mut parts: http::request::Parts, mut body: CountedRequest) ->
     if parts.method == Method::POST
         && let Some(boundary) = form::boundary(headers)
     {
-        let body = form::prepare_form(body, &boundary, &mut parts.extensions).await?;
+        let body = form::prepare_form(body, &boundary).await?;
         return Ok(Request::from_parts(parts, Body::http_body(body)));
     }
     let states_length = [header::CONTENT_LENGTH.as_str(), "x-amz-decoded-content-length"];

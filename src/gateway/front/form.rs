@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use http::{Extensions, HeaderMap, header};
+use http::{HeaderMap, header};
 use http_body::{Body, Frame};
 use http_body_util::BodyExt as _;
 use s3s::{S3ErrorCode, S3Result};
@@ -55,25 +55,11 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Resumed<B> {
     }
 }
 
-/// Fields of a form that s3s knows by the names of the headers only, in a request's extensions.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct FormFields {
-    /// `acl`: a canned ACL.
-    pub(crate) acl: Option<String>,
-    /// `tagging`: a document.
-    pub(crate) tagging: Option<String>,
-}
-
-/// Reads the fields of a form and puts the file's name where the key asks for it. What s3s leaves
-/// out goes into the extensions.
+/// Reads the fields of a form and puts the file's name where the key asks for it.
 ///
 /// # Errors
 /// `InvalidArgument` for a policy without a signature, `InvalidPolicyDocument` for an expiration that is no ISO 8601 date; what breaks the body off.
-pub(super) async fn prepare_form<B>(
-    mut body: B,
-    boundary: &str,
-    extensions: &mut Extensions,
-) -> S3Result<Resumed<B>>
+pub(super) async fn prepare_form<B>(mut body: B, boundary: &str) -> S3Result<Resumed<B>>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::error::Error + Send + Sync + 'static,
@@ -104,8 +90,6 @@ where
         }
         check_expiration(&head[policy])?;
     }
-    let text = |range: Option<Range<usize>>| range.map(|r| String::from_utf8_lossy(&head[r]).into_owned());
-    extensions.insert(FormFields { acl: text(form.acl), tagging: text(form.tagging) });
     if let (Some(key), Some(filename)) = (form.key, &form.filename) {
         let value = String::from_utf8_lossy(&head[key.clone()]).replace("${filename}", filename);
         head.splice(key, value.into_bytes());
@@ -118,8 +102,6 @@ where
 struct Form {
     key: Option<Range<usize>>,
     policy: Option<Range<usize>>,
-    acl: Option<Range<usize>>,
-    tagging: Option<Range<usize>>,
     is_signed: bool,
     /// Name of the file, once its part has begun.
     filename: Option<String>,
@@ -151,8 +133,6 @@ impl Form {
                 "key" => form.key = Some(value..end),
                 "signature" | "x-amz-signature" => form.is_signed = true,
                 "policy" => form.policy = Some(value..end),
-                "acl" | "x-amz-acl" => form.acl = Some(value..end),
-                "tagging" => form.tagging = Some(value..end),
                 _ => {}
             }
             at = Some(end + closing.len() + 2);
@@ -218,7 +198,7 @@ mod tests {
     }
 
     async fn prepared(text: String) -> Result<String, String> {
-        let body = prepare_form(Full::new(Bytes::from(text)), "X", &mut Extensions::new()).await;
+        let body = prepare_form(Full::new(Bytes::from(text)), "X").await;
         let body = body.map_err(|e| e.code().as_str().to_owned())?;
         let bytes = body.collect().await.unwrap().to_bytes();
         Ok(String::from_utf8(bytes.to_vec()).unwrap())
@@ -232,18 +212,6 @@ mod tests {
         assert_eq!(prepared(form("in/${filename}")).await.unwrap(), expected);
         assert_eq!(prepared(form("plain")).await.unwrap(), form("plain"));
         assert_eq!(prepared("no form".to_owned()).await.unwrap(), "no form");
-    }
-
-    #[tokio::test]
-    async fn what_s3s_leaves_out_is_handed_on() {
-        let text = part("name=\"acl\"", "private")
-            + &part("name=\"tagging\"", "<Tagging/>")
-            + &part("name=\"file\"", "x")
-            + "--X--\r\n";
-        let mut extensions = Extensions::new();
-        prepare_form(Full::new(Bytes::from(text)), "X", &mut extensions).await.unwrap();
-        let found = FormFields { acl: Some("private".into()), tagging: Some("<Tagging/>".into()) };
-        assert_eq!(extensions.get(), Some(&found));
     }
 
     #[test_case("2030-01-01T00:00:00Z" => None)]

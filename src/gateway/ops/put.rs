@@ -11,7 +11,6 @@ use crate::digest::Digests;
 use crate::gateway::acl::AclRequest;
 use crate::gateway::checksum::{self, Expected, set_checksums};
 use crate::gateway::conditions::write_conditions;
-use crate::gateway::front::FormFields;
 use crate::gateway::headers;
 use crate::gateway::rdma::Intent;
 use crate::gateway::s3::{Extras, ObjectService};
@@ -110,12 +109,11 @@ pub(crate) async fn put_object(
     let source = service.source(&req, body, req.input.content_length)?;
     let expected = service.expected(&req, &source)?;
     let mut attributes = headers::attributes(&req.headers, metadata)?;
-    let form = req.extensions.get::<FormFields>();
-    if let Some(document) = form.and_then(|form| form.tagging.as_deref()) {
-        attributes.tags = headers::tags_from_form(document)?;
+    // Of a PUT it is the header, which was read with the others.
+    if let Some(form) = req.input.tagging.as_deref().filter(|_| !req.headers.contains_key("x-amz-tagging")) {
+        attributes.tags = headers::tags_from_form(form)?;
     }
-    let canned = form.and_then(|form| form.acl.clone()).map(ObjectCannedACL::from).or(req.input.acl.clone());
-    attributes.acl = service.new_object_acl(&req, canned.as_ref())?;
+    attributes.acl = service.new_object_acl(&req, req.input.acl.as_ref())?;
     let lock = LockHeaders::read(&req.headers)?;
     let request = PutRequest {
         size_hint: Some(source.length()),
