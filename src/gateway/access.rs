@@ -66,18 +66,9 @@ pub(crate) struct Access {
     pub(crate) store: Store,
     pub(crate) blocking: Blocking,
     pub(crate) gate: Gate,
-    pub(crate) region: String,
     pub(crate) default_ownership: Ownership,
     pub(crate) read_only: bool,
     pub(crate) metrics: Arc<Metrics>,
-}
-
-/// The region of the credential scope, for version 4 signatures in the header.
-fn scope_region(headers: &http::HeaderMap) -> Option<&str> {
-    let value = headers.get(http::header::AUTHORIZATION)?.to_str().ok()?;
-    let credential = value.split([' ', ',']).find_map(|part| part.strip_prefix("Credential="))?;
-    // <access key>/<date>/<region>/<service>/aws4_request; an access key may hold slashes.
-    credential.rsplit('/').nth(2)
 }
 
 /// Operations whose decision waits for what their body says.
@@ -109,17 +100,6 @@ impl Access {
     /// The account behind a request; none when it is not signed.
     fn account(&self, cx: &S3AccessContext<'_>) -> S3Result<Option<Account>> {
         let Some(credentials) = cx.credentials() else { return Ok(None) };
-        if let Some(region) = scope_region(cx.headers())
-            && region != self.region
-        {
-            return Err(s3(
-                S3ErrorCode::AuthorizationHeaderMalformed,
-                format!(
-                    "The authorization header is malformed; the region '{region}' is wrong; expecting '{}'",
-                    self.region
-                ),
-            ));
-        }
         self.accounts.find(&credentials.access_key).map(Some)
     }
 
@@ -368,15 +348,6 @@ impl S3Access for Access {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn region_of_the_scope() {
-        let mut headers = http::HeaderMap::new();
-        assert_eq!(scope_region(&headers), None);
-        let value = "AWS4-HMAC-SHA256 Credential=a/b/20260101/eu-west-1/s3/aws4_request, SignedHeaders=host, Signature=0";
-        headers.insert(http::header::AUTHORIZATION, value.parse().unwrap());
-        assert_eq!(scope_region(&headers), Some("eu-west-1"));
-    }
 
     #[test]
     fn operations_that_change_something() {

@@ -35,6 +35,7 @@ pub(crate) struct Front {
     service: S3Service,
     cors: Cors,
     accounts: Accounts,
+    region: String,
     metrics: Arc<Metrics>,
     log: Option<AccessLog>,
     requests: Arc<Semaphore>,
@@ -77,6 +78,7 @@ impl Front {
             metrics,
             log,
             requests,
+            region: config.region.clone(),
             health: config.health.clone(),
             body_patience: config.body_patience,
             id_base,
@@ -148,7 +150,7 @@ impl Front {
     }
 
     async fn passed_on(&self, mut req: Request<Incoming>, context: &Arc<RequestContext>) -> Response<Body> {
-        if let Err(error) = prepare(&mut req, &self.accounts, OffsetDateTime::now_utc()) {
+        if let Err(error) = prepare(&mut req, &self.accounts, &self.region, OffsetDateTime::now_utc()) {
             return error_answer(error);
         }
         let (parts, body) = req.into_parts();

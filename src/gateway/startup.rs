@@ -285,7 +285,6 @@ fn service(
         store: store.clone(),
         blocking: blocking.clone(),
         gate,
-        region: config.region.clone(),
         default_ownership: config.default_ownership,
         read_only: config.store.read_only,
         metrics: Arc::clone(metrics),

@@ -80,12 +80,24 @@ fn with_request_id(document: &Bytes, id: &str, code: &mut Option<String>) -> Opt
         return None;
     }
     let end = text.rfind("</Error>")?;
+    // Clients that guessed another region sign again for this one.
+    let region = match name {
+        "AuthorizationHeaderMalformed" => expected_region(text).map(|r| format!("<Region>{r}</Region>")),
+        _ => None,
+    }
+    .unwrap_or_default();
     let message = if text.contains("<Message>") {
         String::new()
     } else {
         format!("<Message>{}</Message>", usual_message(name))
     };
-    Some(format!("{}{message}<RequestId>{id}</RequestId>{}", &text[..end], &text[end..]).into_bytes())
+    Some(format!("{}{message}{region}<RequestId>{id}</RequestId>{}", &text[..end], &text[end..]).into_bytes())
+}
+
+/// The region that the message of a refused scope names.
+fn expected_region(text: &str) -> Option<&str> {
+    let named = text.split_once("expecting ")?.1.split_once("</Message>")?.0;
+    Some(named.trim_start_matches("&apos;").trim_end_matches("&apos;").trim_matches('\''))
 }
 
 /// What is to be said of errors that s3s raises without a text.
