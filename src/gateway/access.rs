@@ -13,7 +13,7 @@ mod request;
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use http::{Extensions, HeaderMap, HeaderValue};
+use http::{Extensions, HeaderMap};
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::dto::{
     CopyObjectInput, CopySource, PostObjectInput, PutObjectLegalHoldInput, PutObjectRetentionInput,
@@ -27,6 +27,7 @@ use super::account::{Account, Accounts, Role};
 use super::blocking::Blocking;
 use super::config::Ownership;
 use super::error::s3;
+use super::fields::FormFields;
 use super::metrics::Metrics;
 use super::ops::Source;
 use super::rdma::gate::Gate;
@@ -290,13 +291,10 @@ impl S3Access for Access {
 
     async fn post_object(&self, req: &mut S3Request<PostObjectInput>) -> S3Result<()> {
         // What a PUT says by headers, a form says by fields.
-        let mut fields = HeaderMap::new();
-        let acl = req.input.acl.as_ref().map(|acl| acl.as_str());
-        for (name, value) in [("x-amz-acl", acl), ("x-amz-tagging", req.input.tagging.as_deref())] {
-            if let Some(value) = value.and_then(|v| HeaderValue::from_bytes(v.as_bytes()).ok()) {
-                fields.insert(name, value);
-            }
-        }
+        let fields = match req.extensions.get::<FormFields>() {
+            Some(fields) => fields.headers()?,
+            None => HeaderMap::new(),
+        };
         let key = req.input.key.clone();
         self.decide_late(&mut req.extensions, move |undecided| {
             undecided.asked.also = Also::of("PostObject", false, &fields);

@@ -1,7 +1,7 @@
 //! Around every request: its id, limits, health, counters, access log, and the last touch on answers.
 
 mod answer;
-mod form;
+pub(crate) mod form;
 mod prepare;
 mod version2;
 
@@ -185,7 +185,8 @@ async fn with_body(mut parts: http::request::Parts, mut body: CountedRequest) ->
     if parts.method == Method::POST
         && let Some(boundary) = form::boundary(headers)
     {
-        let body = form::prepare_form(body, &boundary).await?;
+        let (fields, body) = form::prepare_form(body, &boundary).await?;
+        parts.extensions.insert(fields);
         return Ok(Request::from_parts(parts, Body::http_body(body)));
     }
     let states_length = [header::CONTENT_LENGTH.as_str(), "x-amz-decoded-content-length"];

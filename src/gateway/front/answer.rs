@@ -1,7 +1,7 @@
 //! The last touch on answers.
 
 use bytes::Bytes;
-use http::{Response, StatusCode, header};
+use http::{HeaderValue, Response, StatusCode, header};
 use s3s::Body;
 
 /// Makes an answer of s3s what HTTP and S3 want it to be, and notes the error code in it.
@@ -31,6 +31,13 @@ pub(super) fn touched(
         body = Body::from(bare);
         parts.headers.remove(header::CONTENT_LENGTH);
     }
+    if operation == Some("PostObject")
+        && parts.status == StatusCode::SEE_OTHER
+        && let Some(location) = parts.headers.get_mut(header::LOCATION)
+        && let Some(quoted) = with_quoted_etag(location)
+    {
+        *location = quoted;
+    }
     if parts.status == StatusCode::BAD_REQUEST
         && let Some(document) = body.bytes()
         && let Some(denied) = with_policy_denial(&document)
@@ -56,6 +63,12 @@ fn with_bare_etag(document: &Bytes) -> Option<Vec<u8>> {
     let (etag, after) = rest.split_once("</ETag>")?;
     let bare = etag.replace("&quot;", "").replace('"', "");
     Some(format!("{before}<ETag>{bare}</ETag>{after}").into_bytes())
+}
+
+/// The ETag in the address that a form leads to has its quotes.
+fn with_quoted_etag(location: &HeaderValue) -> Option<HeaderValue> {
+    let (before, etag) = location.to_str().ok()?.rsplit_once("etag=")?;
+    HeaderValue::try_from(format!("{before}etag=%22{etag}%22")).ok()
 }
 
 /// A form that its policy does not allow is denied; s3s says that the policy is invalid.
@@ -127,8 +140,6 @@ fn usual_message(code: &str) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-
     use super::*;
 
     fn answer_of(status: u16, body: &str) -> Response<Body> {
