@@ -8,7 +8,6 @@ use s3s::dto::{self, ETag, Timestamp, TimestampFormat};
 use s3s::{S3ErrorCode, S3Result};
 
 use super::error::{s3, s3_status};
-use super::xml::from_xml;
 use crate::store::{ObjectAttributes, ObjectInfo};
 
 /// Most bytes of user metadata, names and values together.
@@ -122,16 +121,6 @@ pub(crate) fn tags_from_header(value: &str) -> S3Result<BTreeMap<String, String>
     checked_tags(pairs, 10)
 }
 
-/// Reads the field `tagging` of a form, which is a document where a header is a query.
-///
-/// # Errors
-/// `MalformedXML`, and `InvalidTag` for what S3 refuses.
-pub(crate) fn tags_from_form(document: &str) -> S3Result<BTreeMap<String, String>> {
-    let tagging: dto::Tagging = from_xml(document.as_bytes())?;
-    let pairs = tagging.tag_set.into_iter();
-    checked_tags(pairs.map(|t| (t.key.unwrap_or_default(), t.value.unwrap_or_default())).collect(), 10)
-}
-
 /// Tags within S3's limits: so many, keys to 128 and values to 256 characters, no key twice.
 ///
 /// # Errors
@@ -237,13 +226,6 @@ mod tests {
         assert!(tags.iter().map(|(k, v)| (k.as_str(), v.as_str())).eq(want));
         let many = (0..11).map(|i| format!("k{i}=v")).collect::<Vec<_>>().join("&");
         assert!(tags_from_header(&many).is_err());
-    }
-
-    #[test]
-    fn tags_of_a_form_are_a_document() {
-        let form = "<Tagging><TagSet><Tag><Key>a</Key><Value>1</Value></Tag></TagSet></Tagging>";
-        assert_eq!(tags_from_form(form).unwrap()["a"], "1");
-        assert_eq!(*tags_from_form("a=1").unwrap_err().code(), S3ErrorCode::MalformedXML);
     }
 
     #[test]

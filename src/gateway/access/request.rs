@@ -147,6 +147,17 @@ pub(super) fn values(
     values
 }
 
+/// Sets what the fields of a form say, named as the headers of a PUT.
+pub(super) fn set_fields(values: &mut Values, fields: &HeaderMap) {
+    let text = |name: &str| fields.get(name).map(|v| String::from_utf8_lossy(v.as_bytes()).into_owned());
+    if let Some(acl) = text("x-amz-acl") {
+        values.set("s3:x-amz-acl", acl);
+    }
+    if let Some(tags) = text("x-amz-tagging").and_then(|t| tags_from_header(&t).ok()) {
+        set_request_tags(values, &tags);
+    }
+}
+
 fn set_caller(values: &mut Values, account: Option<&Account>) {
     match account {
         None => {

@@ -109,10 +109,6 @@ pub(crate) async fn put_object(
     let source = service.source(&req, body, req.input.content_length)?;
     let expected = service.expected(&req, &source)?;
     let mut attributes = headers::attributes(&req.headers, metadata)?;
-    // Of a PUT it is the header, which was read with the others.
-    if let Some(form) = req.input.tagging.as_deref().filter(|_| !req.headers.contains_key("x-amz-tagging")) {
-        attributes.tags = headers::tags_from_form(form)?;
-    }
     attributes.acl = service.new_object_acl(&req, req.input.acl.as_ref())?;
     let lock = LockHeaders::read(&req.headers)?;
     let request = PutRequest {
