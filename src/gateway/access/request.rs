@@ -96,37 +96,11 @@ pub(super) fn values(
     bucket_owner: &str,
 ) -> Values {
     let mut values = Values::default();
-    let text = |name: &str| headers.get(name).map(|v| String::from_utf8_lossy(v.as_bytes()).into_owned());
-    // Lines of the same name are one value, as for signatures.
-    let joined = |name: &str| {
-        let lines: Vec<_> =
-            headers.get_all(name).iter().map(|v| String::from_utf8_lossy(v.as_bytes())).collect();
-        (!lines.is_empty()).then(|| lines.join(","))
-    };
-    for name in HEADERS {
-        if let Some(value) = joined(name) {
-            values.set(&format!("s3:{name}"), value);
-        }
-    }
-    for (name, key) in RENAMED {
-        if let Some(value) = joined(name) {
-            values.set(key, value);
-        }
-    }
+    set_headers(&mut values, headers);
     for (name, key) in PARAMETERS {
         if let Some(value) = query.get(name) {
             values.set(key, value);
         }
-    }
-    if let Some(source) = text("x-amz-copy-source") {
-        let path = source.trim_start_matches('/').split("?versionId=").next().unwrap_or_default();
-        values.set("s3:x-amz-copy-source", percent_decode_str(path).decode_utf8_lossy());
-    }
-    if let Some(until) = text("x-amz-object-lock-retain-until-date") {
-        set_retention_date(&mut values, &until);
-    }
-    if let Some(tags) = text("x-amz-tagging").and_then(|t| tags_from_header(&t).ok()) {
-        set_request_tags(&mut values, &tags);
     }
     let now = OffsetDateTime::now_utc();
     values.set("aws:CurrentTime", now.format(&Rfc3339).unwrap_or_default());
@@ -147,11 +121,31 @@ pub(super) fn values(
     values
 }
 
-/// Sets what the fields of a form say, named as the headers of a PUT.
-pub(super) fn set_fields(values: &mut Values, fields: &HeaderMap) {
-    let text = |name: &str| fields.get(name).map(|v| String::from_utf8_lossy(v.as_bytes()).into_owned());
-    if let Some(acl) = text("x-amz-acl") {
-        values.set("s3:x-amz-acl", acl);
+/// Sets what headers say, or the fields of a form that stand for them.
+pub(super) fn set_headers(values: &mut Values, headers: &HeaderMap) {
+    let text = |name: &str| headers.get(name).map(|v| String::from_utf8_lossy(v.as_bytes()).into_owned());
+    // Lines of the same name are one value, as for signatures.
+    let joined = |name: &str| {
+        let lines: Vec<_> =
+            headers.get_all(name).iter().map(|v| String::from_utf8_lossy(v.as_bytes())).collect();
+        (!lines.is_empty()).then(|| lines.join(","))
+    };
+    for name in HEADERS {
+        if let Some(value) = joined(name) {
+            values.set(&format!("s3:{name}"), value);
+        }
+    }
+    for (name, key) in RENAMED {
+        if let Some(value) = joined(name) {
+            values.set(key, value);
+        }
+    }
+    if let Some(source) = text("x-amz-copy-source") {
+        let path = source.trim_start_matches('/').split("?versionId=").next().unwrap_or_default();
+        values.set("s3:x-amz-copy-source", percent_decode_str(path).decode_utf8_lossy());
+    }
+    if let Some(until) = text("x-amz-object-lock-retain-until-date") {
+        set_retention_date(values, &until);
     }
     if let Some(tags) = text("x-amz-tagging").and_then(|t| tags_from_header(&t).ok()) {
         set_request_tags(values, &tags);
