@@ -55,7 +55,6 @@ impl Watched {
                 FsOp::Rename => "rename to",
                 FsOp::Unlink => "unlink",
                 FsOp::RemoveDir => "rmdir",
-                FsOp::OpenDirect => "open direct",
             };
             if op == FsOp::SetAttribute {
                 if steps.last().is_none_or(|last| last != verb) {
