@@ -123,8 +123,19 @@ impl Server {
     /// CPU seconds used so far (`utime` + `stime` of proc(5), in ticks of 1/100 s).
     pub(crate) fn cpu_seconds(&self) -> Result<f64> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
-        let ticks: u64 = fields[11].parse::<u64>()? + fields[12].parse::<u64>()?;
+        Ok(ticks_of(&stat)? as f64 / 100.0)
+    }
+
+    /// Of these, those of the threads that copy in place of a NIC, with the software SDK.
+    pub(crate) fn copy_seconds(&self) -> Result<f64> {
+        let mut ticks = 0;
+        for task in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+            // Other threads may end meanwhile.
+            let Ok(stat) = std::fs::read_to_string(task?.path().join("stat")) else { continue };
+            if stat.contains("(soft-rdma)") {
+                ticks += ticks_of(&stat)?;
+            }
+        }
         Ok(ticks as f64 / 100.0)
     }
 
@@ -151,6 +162,11 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn ticks_of(stat: &str) -> Result<u64> {
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
+    Ok(fields[11].parse::<u64>()? + fields[12].parse::<u64>()?)
 }
 
 fn free_port() -> Result<u16> {

@@ -79,7 +79,7 @@ fn with_policy_denial(document: &Bytes) -> Option<Vec<u8>> {
     let is_denial = |reason: &&str| text.contains(&format!("{told}{reason}"));
     ["Policy condition", "Bucket in form"]
         .iter()
-        .any(|reason| is_denial(reason))
+        .any(is_denial)
         .then(|| text.replacen(told, denied, 1).into_bytes())
 }
 

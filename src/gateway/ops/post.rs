@@ -16,10 +16,9 @@ pub(crate) async fn post_object(
         Some(fields) => fields.headers()?,
         None => http::HeaderMap::new(),
     };
-    let acl = req.headers.get("x-amz-acl").and_then(|v| v.to_str().ok());
-    let acl = acl.map(|name| ObjectCannedACL::from(name.to_owned()));
+    let acl = req.headers.get("x-amz-acl").map(|acl| String::from_utf8_lossy(acl.as_bytes()).into_owned());
     let put = req.map_input(|input| PutObjectInput {
-        acl,
+        acl: acl.map(ObjectCannedACL::from),
         body: input.body,
         bucket: input.bucket,
         content_length: input.content_length,
