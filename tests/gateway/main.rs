@@ -1,9 +1,11 @@
 //! The gateway in this process, over HTTP and, with an in-memory transport, over RDMA.
 #![cfg(all(feature = "server", feature = "client"))]
 
+mod acls;
 mod auth;
 mod bodies;
 mod buckets;
+mod cors;
 mod exchange;
 mod fixture;
 mod hostile;
@@ -11,6 +13,9 @@ mod listener;
 mod listing;
 mod multipart;
 mod objects;
+mod people;
+mod policies;
+mod protocol;
 mod rdma;
 #[cfg(not(cuobj_provider = "nvidia"))]
 mod rdma_clients;
