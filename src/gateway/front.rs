@@ -1,7 +1,7 @@
 //! Around every request: its id, limits, health, counters, access log, and the last touch on answers.
 
 mod answer;
-mod form;
+pub(crate) mod form;
 mod prepare;
 mod version2;
 
@@ -35,6 +35,7 @@ pub(crate) struct Front {
     service: S3Service,
     cors: Cors,
     accounts: Accounts,
+    region: String,
     metrics: Arc<Metrics>,
     log: Option<AccessLog>,
     requests: Arc<Semaphore>,
@@ -77,6 +78,7 @@ impl Front {
             metrics,
             log,
             requests,
+            region: config.region.clone(),
             health: config.health.clone(),
             body_patience: config.body_patience,
             id_base,
@@ -148,7 +150,7 @@ impl Front {
     }
 
     async fn passed_on(&self, mut req: Request<Incoming>, context: &Arc<RequestContext>) -> Response<Body> {
-        if let Err(error) = prepare(&mut req, &self.accounts, OffsetDateTime::now_utc()) {
+        if let Err(error) = prepare(&mut req, &self.accounts, &self.region, OffsetDateTime::now_utc()) {
             return error_answer(error);
         }
         let (parts, body) = req.into_parts();
@@ -183,7 +185,8 @@ async fn with_body(mut parts: http::request::Parts, mut body: CountedRequest) ->
     if parts.method == Method::POST
         && let Some(boundary) = form::boundary(headers)
     {
-        let body = form::prepare_form(body, &boundary).await?;
+        let (fields, body) = form::prepare_form(body, &boundary).await?;
+        parts.extensions.insert(fields);
         return Ok(Request::from_parts(parts, Body::http_body(body)));
     }
     let states_length = [header::CONTENT_LENGTH.as_str(), "x-amz-decoded-content-length"];

@@ -39,6 +39,9 @@ pub(crate) mod name {
     pub(crate) const BUCKET_LOCK: &str = "bucket-lock";
     pub(crate) const UPLOAD_KEY: &str = "objname";
     pub(crate) const PART_CRC64NVME: &str = "part-crc64nvme";
+    /// Ours: checksums of a part that its upload did not declare; versitygw would ask for them at completion
+    /// if they were among `checksums`.
+    pub(crate) const UNDECLARED_CHECKSUMS: &str = "vgwrdma.checksums";
     /// Ours: the file's identity when its ETag was stored.
     pub(crate) const STAMP: &str = "vgwrdma.stamp";
     /// Ours: the checksums of a multipart object's parts.

@@ -1,6 +1,7 @@
 //! ETags: stored ones that still hold, and those of files that no gateway wrote.
 
 use std::fs::File;
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt as _;
 
 use md5::{Digest as _, Md5};
@@ -26,7 +27,7 @@ pub(crate) fn stored(raw: &Raw, stat: &Stat) -> Option<String> {
 /// Takes away a stamp that says nothing about this file, since it was copied here with the attributes of
 /// the one that it was made of. versitygw makes such copies when it moves versions, and inode numbers are
 /// given again.
-pub(crate) fn forget_copied_stamp(raw: &mut Raw, stat: &Stat, file: &File) {
+pub(crate) fn forget_copied_stamp(raw: &mut Raw, stat: &Stat, file: impl AsFd) {
     let Some(value) = raw.get(name::STAMP) else { return };
     if !stamp_holds(value, stat) && born(file).is_some_and(|born| stamp_was_copied(value, stat, born)) {
         raw.remove(name::STAMP);

@@ -177,9 +177,8 @@ async fn who_owns_what_others_put(ownership: Ownership, plain: &str, given: &str
     let put = |key: &str| people.by("bob", Method::PUT, &format!("/shop/{key}")).body("x");
     put("plain").send().await.ok();
     put("given").header("x-amz-acl", "bucket-owner-full-control").send().await.ok();
-    let eves = People::get;
     for (key, owner) in [("plain", plain), ("given", given)] {
-        let acl = eves(&people, "eve", &format!("/shop/{key}?acl")).await.ok();
+        let acl = people.get("eve", &format!("/shop/{key}?acl")).await.ok();
         assert_eq!(acl.elements("ID")[0], owner, "{key}");
     }
     let private = put("private").header("x-amz-acl", "private").send().await;
@@ -292,4 +291,39 @@ async fn acls_belong_to_versions() {
     assert!(people.get("ann", "/shop/key?acl").await.ok().elements("URI").is_empty());
     let listed = people.get("ann", "/shop?versions").await.ok();
     assert_eq!(listed.elements("ID"), ["ann", "ann"]);
+}
+
+#[tokio::test]
+async fn forms_are_decided_about_like_puts() {
+    let people = People::with(Ownership::ObjectWriter).await;
+    people.put("ann", "/shop", "").await.ok();
+    let field = |name: &str, value: &str| {
+        format!("--X\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n")
+    };
+    let tags = "<Tagging><TagSet><Tag><Key>a</Key><Value>1</Value></Tag></TagSet></Tagging>";
+    let form = [
+        field("key", "form"),
+        field("acl", "public-read"),
+        field("tagging", tags),
+        field("file", "data"),
+        "--X--\r\n".to_owned(),
+    ]
+    .concat();
+    let post = || {
+        let request = people.by("nobody", Method::POST, "/shop").body(form.clone());
+        request.unsigned_header("content-type", "multipart/form-data; boundary=X").send()
+    };
+    post().await.fails(403, "AccessDenied");
+    people.by("ann", Method::PUT, "/shop?acl").header("x-amz-acl", "public-read-write").send().await.ok();
+    let deny = r#"{"Effect":"Deny","Principal":"*","Action":"s3:PutObject","Resource":"arn:aws:s3:::shop/*","Condition":{"StringEquals":{"s3:RequestObjectTag/a":"1"}}}"#;
+    people.set_policy("shop", &[deny]).await;
+    post().await.fails(403, "AccessDenied");
+    people.by("ann", Method::DELETE, "/shop?policy").send().await.ok();
+    assert_eq!(post().await.status, 204);
+    assert_eq!(people.get("nobody", "/shop/form").await.ok().text(), "data");
+    let stored = people.get("ann", "/shop/form?tagging").await.ok();
+    assert_eq!(
+        (stored.element("Key").as_deref(), stored.element("Value").as_deref()),
+        (Some("a"), Some("1"))
+    );
 }

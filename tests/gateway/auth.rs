@@ -14,9 +14,11 @@ async fn wrong_secrets_keys_regions_and_clocks() {
     let good = gateway.signer();
     get(Signer { secret: "wrong".into(), ..good.clone() }).await.fails(403, "SignatureDoesNotMatch");
     get(Signer { access: "nobody".into(), ..good.clone() }).await.fails(403, "InvalidAccessKeyId");
-    get(Signer { region: "eu-west-1".into(), ..good.clone() })
-        .await
-        .fails(400, "AuthorizationHeaderMalformed");
+    for region in ["eu-west-1", "US"] {
+        let refused = get(Signer { region: region.into(), ..good.clone() }).await;
+        refused.fails(400, "AuthorizationHeaderMalformed");
+        assert_eq!(refused.element("Region").as_deref(), Some("us-east-1"), "{region}");
+    }
     get(Signer { skew: -3600, ..good.clone() }).await.fails(403, "RequestTimeTooSkewed");
     get(Signer { skew: 3600, ..good.clone() }).await.fails(403, "RequestTimeTooSkewed");
     get(good).await.ok();

@@ -26,6 +26,15 @@ async fn create_list_head_delete() {
 }
 
 #[tokio::test]
+async fn a_bucket_is_made_once_in_other_regions() {
+    let gateway = TestGateway::plain_with(|c| c.region = "eu-west-1".into()).await;
+    let signer = || crate::sign::Signer { region: "eu-west-1".into(), ..gateway.signer() };
+    let create = || gateway.request(Method::PUT, "/other-bucket").signer(signer()).send();
+    create().await.ok();
+    create().await.fails(409, "BucketAlreadyOwnedByYou");
+}
+
+#[tokio::test]
 async fn what_create_bucket_refuses() {
     let gateway = TestGateway::plain().await;
     let create = |name: &str| gateway.request(Method::PUT, &format!("/{name}"));

@@ -88,8 +88,16 @@ async fn post(gateway: &TestGateway, key: &str, conditions: &str) -> Answer {
     let policy = format!("{{\"expiration\":\"2999-01-01T00:00:00Z\",\"conditions\":[{conditions}]}}");
     let policy = STANDARD.encode(policy);
     let signature = version_2(&policy);
-    let body =
-        form(&[("key", key), ("AWSAccessKeyId", ACCESS), ("signature", &signature), ("policy", &policy)]);
+    let tags = "<Tagging><TagSet><Tag><Key>a</Key><Value>1</Value></Tag></TagSet></Tagging>";
+    let body = form(&[
+        ("key", key),
+        ("Content-Type", "text/x-form"),
+        ("tagging", tags),
+        ("success_action_redirect", "http://next.example/"),
+        ("AWSAccessKeyId", ACCESS),
+        ("signature", &signature),
+        ("policy", &policy),
+    ]);
     gateway
         .request(Method::POST, &format!("/{BUCKET}"))
         .anonymous()
@@ -102,9 +110,20 @@ async fn post(gateway: &TestGateway, key: &str, conditions: &str) -> Answer {
 #[tokio::test]
 async fn forms() {
     let gateway = TestGateway::plain().await;
-    let conditions = "{\"bucket\":\"bucket\"},[\"starts-with\",\"$key\",\"in/\"]";
-    assert_eq!(post(&gateway, "in/${filename}", conditions).await.status, 204);
-    assert_eq!(gateway.get("in/a%20b.txt").await.ok().text(), "data");
+    let conditions = "{\"bucket\":\"bucket\"},[\"starts-with\",\"$key\",\"in/\"],\
+        [\"starts-with\",\"$Content-Type\",\"\"],[\"starts-with\",\"$tagging\",\"\"],\
+        [\"starts-with\",\"$success_action_redirect\",\"\"]";
+    let posted = post(&gateway, "in/${filename}", conditions).await;
+    assert_eq!(posted.status, 303, "{}", posted.text());
+    let got = gateway.get("in/a%20b.txt").await.ok();
+    assert_eq!((got.text().as_str(), got.header("content-type")), ("data", "text/x-form"));
+    assert_eq!(got.header("x-amz-tagging-count"), "1");
+    let etag = got.header("etag").trim_matches('"');
+    assert!(
+        posted.header("location").ends_with(&format!("etag=%22{etag}%22")),
+        "{}",
+        posted.header("location")
+    );
     post(&gateway, "out/${filename}", conditions).await.fails(403, "AccessDenied");
 }
 

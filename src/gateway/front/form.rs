@@ -18,9 +18,10 @@ use time::PrimitiveDateTime;
 use time::format_description::well_known::Iso8601;
 
 use crate::gateway::error::{body_error, s3, s3_status};
+use crate::gateway::fields::FormFields;
 
 /// Most bytes of the fields before the file; s3s refuses longer ones.
-const FIELDS: usize = 2 << 20;
+pub(crate) const FIELDS: usize = 2 << 20;
 
 /// The boundary of a form.
 pub(super) fn boundary(headers: &HeaderMap) -> Option<String> {
@@ -55,11 +56,11 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Resumed<B> {
     }
 }
 
-/// Reads the fields of a form and puts the file's name where the key asks for it.
+/// Reads the fields of a form, which it returns, and puts the file's name where the key asks for it.
 ///
 /// # Errors
 /// `InvalidArgument` for a policy without a signature, `InvalidPolicyDocument` for an expiration that is no ISO 8601 date; what breaks the body off.
-pub(super) async fn prepare_form<B>(mut body: B, boundary: &str) -> S3Result<Resumed<B>>
+pub(super) async fn prepare_form<B>(mut body: B, boundary: &str) -> S3Result<(FormFields, Resumed<B>)>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::error::Error + Send + Sync + 'static,
@@ -94,7 +95,7 @@ where
         let value = String::from_utf8_lossy(&head[key.clone()]).replace("${filename}", filename);
         head.splice(key, value.into_bytes());
     }
-    Ok(Resumed { first: Some(head.into()), rest: body })
+    Ok((FormFields(form.fields), Resumed { first: Some(head.into()), rest: body }))
 }
 
 /// Where things are in the first bytes of a form.
@@ -105,6 +106,7 @@ struct Form {
     is_signed: bool,
     /// Name of the file, once its part has begun.
     filename: Option<String>,
+    fields: Vec<(String, String)>,
 }
 
 fn find(data: &[u8], what: &[u8], from: usize) -> Option<usize> {
@@ -129,6 +131,8 @@ impl Form {
                 break;
             }
             let Some(end) = find(data, closing.as_bytes(), value) else { break };
+            let text = String::from_utf8_lossy(&data[value..end]).into_owned();
+            form.fields.push((name.clone(), text));
             match name.as_str() {
                 "key" => form.key = Some(value..end),
                 "signature" | "x-amz-signature" => form.is_signed = true,
@@ -199,7 +203,7 @@ mod tests {
 
     async fn prepared(text: String) -> Result<String, String> {
         let body = prepare_form(Full::new(Bytes::from(text)), "X").await;
-        let body = body.map_err(|e| e.code().as_str().to_owned())?;
+        let (_, body) = body.map_err(|e| e.code().as_str().to_owned())?;
         let bytes = body.collect().await.unwrap().to_bytes();
         Ok(String::from_utf8(bytes.to_vec()).unwrap())
     }

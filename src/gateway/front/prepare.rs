@@ -30,8 +30,14 @@ const AMZ_DATE: &[BorrowedFormatItem<'_>] = format_description!("[year][month][d
 /// Refuses what no signature can make valid, and brings what remains into the form that s3s takes.
 ///
 /// # Errors
-/// `AccessDenied`, `RequestTimeTooSkewed` or `InvalidArgument`, as S3 has it.
-pub(super) fn prepare<B>(req: &mut Request<B>, accounts: &Accounts, now: OffsetDateTime) -> S3Result<()> {
+/// `AccessDenied`, `RequestTimeTooSkewed`, `AuthorizationHeaderMalformed` or `InvalidArgument`, as S3
+/// has it.
+pub(super) fn prepare<B>(
+    req: &mut Request<B>,
+    accounts: &Accounts,
+    region: &str,
+    now: OffsetDateTime,
+) -> S3Result<()> {
     let query = req.uri().query().unwrap_or_default();
     if let Some(seconds) = parameter(query, "X-Amz-Expires")
         && !seconds.parse::<i64>().is_ok_and(|n| (1..=WEEK).contains(&n))
@@ -53,6 +59,14 @@ pub(super) fn prepare<B>(req: &mut Request<B>, accounts: &Accounts, now: OffsetD
             true
         }
         Some(_) => {
+            if let Some(scope) = scope_region(req.headers()).filter(|scope| *scope != region) {
+                return Err(s3(
+                    S3ErrorCode::AuthorizationHeaderMalformed,
+                    format!(
+                        "The authorization header is malformed; the region '{scope}' is wrong; expecting '{region}'"
+                    ),
+                ));
+            }
             adopt_date(req.headers_mut());
             return Ok(());
         }
@@ -88,6 +102,14 @@ fn has_useless_range<B>(req: &Request<B>) -> bool {
     };
     let is_signed = covering.is_some_and(|names| names.split(';').any(|n| n.eq_ignore_ascii_case("range")));
     !is_signed && s3s::dto::Range::parse(&range).is_err()
+}
+
+/// The region of the credential scope, for version 4 signatures in the header.
+fn scope_region(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let credential = value.split([' ', ',']).find_map(|part| part.strip_prefix("Credential="))?;
+    // <access key>/<date>/<region>/<service>/aws4_request; an access key may hold slashes.
+    credential.rsplit('/').nth(2)
 }
 
 fn text(headers: &HeaderMap, name: &str) -> Option<String> {
@@ -162,7 +184,7 @@ mod tests {
             req.headers_mut().insert(*name, value.parse().unwrap());
         }
         let accounts = Accounts::new("root", "secret", Vec::new());
-        prepare(&mut req, &accounts, NOW).map_err(|e| e.code().as_str().to_owned())?;
+        prepare(&mut req, &accounts, "us-east-1", NOW).map_err(|e| e.code().as_str().to_owned())?;
         Ok(req)
     }
 
@@ -201,6 +223,15 @@ mod tests {
         let signed = prepared("/b/k?X-Amz-SignedHeaders=host%3Brange", &[("range", range)]).unwrap();
         assert!(signed.headers().contains_key("range"));
         req.headers().contains_key("range")
+    }
+
+    #[test]
+    fn region_of_the_scope() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(scope_region(&headers), None);
+        let value = "AWS4-HMAC-SHA256 Credential=a/b/20260101/eu-west-1/s3/aws4_request, SignedHeaders=host, Signature=0";
+        headers.insert(header::AUTHORIZATION, value.parse().unwrap());
+        assert_eq!(scope_region(&headers), Some("eu-west-1"));
     }
 
     #[test]
