@@ -38,3 +38,30 @@ need_rust() {
     command -v cargo >/dev/null || PATH="$HOME/.cargo/bin:$PATH"
     command -v cargo >/dev/null || die "cargo is missing: install Rust 1.92 or newer (https://rustup.rs), then run this again"
 }
+
+# --- a gateway of a script's own, on a free loopback port
+
+# start_gateway BINARY LOG ARGUMENT...: starts it and waits until it listens; sets GATEWAY to its
+# process and S3 to its URL.
+start_gateway() {
+    local binary=$1 log=$2 address
+    shift 2
+    "$binary" --port 127.0.0.1:0 "$@" >"$log" 2>&1 &
+    GATEWAY=$!
+    for _ in $(seq 100); do
+        address=$(sed -n 's/.*listening on \(127\.0\.0\.1:[0-9]*\).*/\1/p' "$log" | head -n 1)
+        [ -n "$address" ] && { S3=http://$address; return 0; }
+        kill -0 "$GATEWAY" 2>/dev/null || break
+        sleep 0.1
+    done
+    cat "$log" >&2
+    die "the gateway did not start"
+}
+
+# stop_gateway: ends it, when it runs.
+stop_gateway() {
+    [ -n "${GATEWAY:-}" ] || return 0
+    kill "$GATEWAY" 2>/dev/null || true
+    wait "$GATEWAY" 2>/dev/null || true
+    GATEWAY=
+}

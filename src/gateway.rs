@@ -8,6 +8,7 @@
 //! | `front`, `body`, `access_log`, [`metrics`] | around each request |
 //! | [`account`], `access`, `acl`, `policy` | who may do what |
 //! | `s3`, `ops`, `headers`, `conditions`, `range`, `checksum` | S3 operations |
+//! | `fields` | form uploads |
 //! | `lifecycle` | rules by which objects expire, and their application |
 //! | `cors`, `xml` | cross-origin requests, S3's documents |
 //! | `ingest`, `stream`, `blocking` | HTTP bodies to and from the store |
@@ -25,6 +26,7 @@ mod conditions;
 pub mod config;
 mod cors;
 mod error;
+mod fields;
 mod front;
 mod headers;
 mod ingest;

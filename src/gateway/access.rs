@@ -13,7 +13,7 @@ mod request;
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use http::{Extensions, HeaderMap, HeaderValue};
+use http::{Extensions, HeaderMap};
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::dto::{
     CopyObjectInput, CopySource, PostObjectInput, PutObjectLegalHoldInput, PutObjectRetentionInput,
@@ -27,6 +27,7 @@ use super::account::{Account, Accounts, Role};
 use super::blocking::Blocking;
 use super::config::Ownership;
 use super::error::s3;
+use super::fields::FormFields;
 use super::metrics::Metrics;
 use super::ops::Source;
 use super::rdma::gate::Gate;
@@ -66,18 +67,9 @@ pub(crate) struct Access {
     pub(crate) store: Store,
     pub(crate) blocking: Blocking,
     pub(crate) gate: Gate,
-    pub(crate) region: String,
     pub(crate) default_ownership: Ownership,
     pub(crate) read_only: bool,
     pub(crate) metrics: Arc<Metrics>,
-}
-
-/// The region of the credential scope, for version 4 signatures in the header.
-fn scope_region(headers: &http::HeaderMap) -> Option<&str> {
-    let value = headers.get(http::header::AUTHORIZATION)?.to_str().ok()?;
-    let credential = value.split([' ', ',']).find_map(|part| part.strip_prefix("Credential="))?;
-    // <access key>/<date>/<region>/<service>/aws4_request; an access key may hold slashes.
-    credential.rsplit('/').nth(2)
 }
 
 /// Operations whose decision waits for what their body says.
@@ -109,17 +101,6 @@ impl Access {
     /// The account behind a request; none when it is not signed.
     fn account(&self, cx: &S3AccessContext<'_>) -> S3Result<Option<Account>> {
         let Some(credentials) = cx.credentials() else { return Ok(None) };
-        if let Some(region) = scope_region(cx.headers())
-            && region != self.region
-        {
-            return Err(s3(
-                S3ErrorCode::AuthorizationHeaderMalformed,
-                format!(
-                    "The authorization header is malformed; the region '{region}' is wrong; expecting '{}'",
-                    self.region
-                ),
-            ));
-        }
         self.accounts.find(&credentials.access_key).map(Some)
     }
 
@@ -310,13 +291,10 @@ impl S3Access for Access {
 
     async fn post_object(&self, req: &mut S3Request<PostObjectInput>) -> S3Result<()> {
         // What a PUT says by headers, a form says by fields.
-        let mut fields = HeaderMap::new();
-        let acl = req.input.acl.as_ref().map(|acl| acl.as_str());
-        for (name, value) in [("x-amz-acl", acl), ("x-amz-tagging", req.input.tagging.as_deref())] {
-            if let Some(value) = value.and_then(|v| HeaderValue::from_bytes(v.as_bytes()).ok()) {
-                fields.insert(name, value);
-            }
-        }
+        let fields = match req.extensions.get::<FormFields>() {
+            Some(fields) => fields.headers()?,
+            None => HeaderMap::new(),
+        };
         let key = req.input.key.clone();
         self.decide_late(&mut req.extensions, move |undecided| {
             undecided.asked.also = Also::of("PostObject", false, &fields);
@@ -368,15 +346,6 @@ impl S3Access for Access {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn region_of_the_scope() {
-        let mut headers = http::HeaderMap::new();
-        assert_eq!(scope_region(&headers), None);
-        let value = "AWS4-HMAC-SHA256 Credential=a/b/20260101/eu-west-1/s3/aws4_request, SignedHeaders=host, Signature=0";
-        headers.insert(http::header::AUTHORIZATION, value.parse().unwrap());
-        assert_eq!(scope_region(&headers), Some("eu-west-1"));
-    }
 
     #[test]
     fn operations_that_change_something() {

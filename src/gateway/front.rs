@@ -1,6 +1,7 @@
 //! Around every request: its id, limits, health, counters, access log, and the last touch on answers.
 
 mod answer;
+pub(crate) mod form;
 mod prepare;
 mod version2;
 
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use s3s::service::S3Service;
-use s3s::{Body, S3Error, S3ErrorCode};
+use s3s::{Body, S3Error, S3ErrorCode, S3Result};
 use time::OffsetDateTime;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -34,6 +35,7 @@ pub(crate) struct Front {
     service: S3Service,
     cors: Cors,
     accounts: Accounts,
+    region: String,
     metrics: Arc<Metrics>,
     log: Option<AccessLog>,
     requests: Arc<Semaphore>,
@@ -49,6 +51,9 @@ impl std::fmt::Debug for Front {
         f.debug_struct("Front").finish_non_exhaustive()
     }
 }
+
+/// Longest body whose length is found by reading it, in bytes: s3s wants to know it before.
+const LENGTHLESS: usize = 4 << 20;
 
 /// The body of every answer.
 pub(crate) type ResponseBody = ObservedResponse<Body, Finish>;
@@ -73,6 +78,7 @@ impl Front {
             metrics,
             log,
             requests,
+            region: config.region.clone(),
             health: config.health.clone(),
             body_patience: config.body_patience,
             id_base,
@@ -144,12 +150,15 @@ impl Front {
     }
 
     async fn passed_on(&self, mut req: Request<Incoming>, context: &Arc<RequestContext>) -> Response<Body> {
-        if let Err(error) = prepare(&mut req, &self.accounts, OffsetDateTime::now_utc()) {
+        if let Err(error) = prepare(&mut req, &self.accounts, &self.region, OffsetDateTime::now_utc()) {
             return error_answer(error);
         }
-        let metrics = Arc::clone(&self.metrics);
-        let patience = self.body_patience;
-        let mut req = req.map(|body| Body::http_body(CountedRequest::new(body, metrics, patience)));
+        let (parts, body) = req.into_parts();
+        let body = CountedRequest::new(body, Arc::clone(&self.metrics), self.body_patience);
+        let mut req = match with_body(parts, body).await {
+            Ok(req) => req,
+            Err(error) => return error_answer(error),
+        };
         req.extensions_mut().insert(Arc::clone(context));
         match self.service.call(req).await {
             Ok(answer) => answer,
@@ -168,6 +177,27 @@ impl Front {
         self.health.as_deref() == Some(req.uri().path())
             && matches!(*req.method(), Method::GET | Method::HEAD)
     }
+}
+
+/// Gives a request its body, as s3s takes it.
+async fn with_body(mut parts: http::request::Parts, mut body: CountedRequest) -> S3Result<Request<Body>> {
+    let headers = &parts.headers;
+    if parts.method == Method::POST
+        && let Some(boundary) = form::boundary(headers)
+    {
+        let (fields, body) = form::prepare_form(body, &boundary).await?;
+        parts.extensions.insert(fields);
+        return Ok(Request::from_parts(parts, Body::http_body(body)));
+    }
+    let states_length = [header::CONTENT_LENGTH.as_str(), "x-amz-decoded-content-length"];
+    if headers.contains_key(header::TRANSFER_ENCODING)
+        && states_length.iter().all(|name| !headers.contains_key(*name))
+    {
+        let body = form::gathered(&mut body, LENGTHLESS).await?;
+        parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
+        return Ok(Request::from_parts(parts, Body::from(body)));
+    }
+    Ok(Request::from_parts(parts, Body::http_body(body)))
 }
 
 fn error_response(code: S3ErrorCode, message: &str) -> Response<Body> {

@@ -29,7 +29,8 @@ pub(crate) fn attributes(headers: &HeaderMap, metadata: Option<dto::Metadata>) -
             .filter(|value| !value.is_empty())
     };
     Ok(ObjectAttributes {
-        content_type: text("content-type"),
+        // Other programs that serve the directory would guess one.
+        content_type: text("content-type").or_else(|| Some(DEFAULT_CONTENT_TYPE.to_owned())),
         content_encoding: text("content-encoding").and_then(|value| without_framing(&value)),
         content_disposition: text("content-disposition"),
         content_language: text("content-language"),

@@ -13,6 +13,7 @@ mod multipart;
 mod ownership;
 mod permissions;
 mod policy;
+mod post;
 mod public_access;
 mod put;
 mod receive;
@@ -44,6 +45,7 @@ pub(crate) use permissions::{get_bucket_acl, get_object_acl, put_bucket_acl, put
 pub(crate) use policy::{
     delete_bucket_policy, get_bucket_policy, get_bucket_policy_status, put_bucket_policy,
 };
+pub(crate) use post::post_object;
 pub(crate) use public_access::{
     delete_public_access_block, get_public_access_block, put_public_access_block,
 };

@@ -12,6 +12,7 @@ mod json;
 mod pattern;
 mod principal;
 mod public;
+mod statement;
 mod values;
 
 pub(crate) use document::{Malformed, Policy, Question, Verdict};

@@ -86,6 +86,7 @@ operations! {
     delete_bucket: DeleteBucketInput => DeleteBucketOutput;
     get_bucket_location: GetBucketLocationInput => GetBucketLocationOutput;
     put_object: PutObjectInput => PutObjectOutput;
+    post_object: PostObjectInput => PostObjectOutput;
     get_object: GetObjectInput => GetObjectOutput;
     head_object: HeadObjectInput => HeadObjectOutput;
     delete_object: DeleteObjectInput => DeleteObjectOutput;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::host::MultiDomain;
 use s3s::service::S3ServiceBuilder;
 use s3s::validation::NameValidation;
@@ -18,6 +19,7 @@ use super::blocking::Blocking;
 use super::config::{Config, RdmaConfig};
 use super::cors::Cors;
 use super::front::Front;
+use super::front::form::FIELDS;
 use super::listen::{ListenAddress, Listener};
 use super::metrics::Metrics;
 use super::metrics::serve::serve as serve_metrics;
@@ -84,6 +86,9 @@ pub enum StartError {
     #[error("cannot start RDMA: {0}")]
     Rdma(String),
 }
+
+/// Longest file of a form upload, in bytes.
+const FORM_FILE: u64 = 256 << 20;
 
 /// Bucket names without the rules for DNS names; what cannot be a directory is still refused, here
 /// and in the store.
@@ -285,7 +290,6 @@ fn service(
         store: store.clone(),
         blocking: blocking.clone(),
         gate,
-        region: config.region.clone(),
         default_ownership: config.default_ownership,
         read_only: config.store.read_only,
         metrics: Arc::clone(metrics),
@@ -304,6 +308,11 @@ fn service(
         direct_io_from: config.direct_io.from_size(),
     };
     let mut builder = S3ServiceBuilder::new(operations);
+    let mut limits = S3Config::default();
+    // s3s holds the file of a form in memory.
+    limits.post_object_max_file_size = FORM_FILE;
+    limits.form_max_fields_size = FIELDS;
+    builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(limits))));
     builder.set_auth(accounts.clone());
     builder.set_access(access);
     if !config.virtual_domains.is_empty() {

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
+use std::time::SystemTime;
 
 use flate2::Compression;
 use flate2::read::GzDecoder;
@@ -11,6 +12,7 @@ use flate2::write::GzEncoder;
 use rustix::fs::Stat;
 use serde::{Deserialize, Serialize};
 
+use super::fs::from_unix;
 use super::types::{ChecksumType, Checksums, ObjectAttributes};
 
 /// Attribute names, without the prefix `user.`.
@@ -37,6 +39,9 @@ pub(crate) mod name {
     pub(crate) const BUCKET_LOCK: &str = "bucket-lock";
     pub(crate) const UPLOAD_KEY: &str = "objname";
     pub(crate) const PART_CRC64NVME: &str = "part-crc64nvme";
+    /// Ours: checksums of a part that its upload did not declare; versitygw would ask for them at completion
+    /// if they were among `checksums`.
+    pub(crate) const UNDECLARED_CHECKSUMS: &str = "vgwrdma.checksums";
     /// Ours: the file's identity when its ETag was stored.
     pub(crate) const STAMP: &str = "vgwrdma.stamp";
     /// Ours: the checksums of a multipart object's parts.
@@ -261,9 +266,22 @@ pub(crate) fn stamp_holds(value: &[u8], stat: &Stat) -> bool {
     if value == now {
         return true;
     }
-    let field = |v: &[u8], n: usize| v.split(|&b| b == b' ').nth(n).map(<[u8]>::to_vec);
     let same = |n| field(value, n).is_some() && field(value, n) == field(&now, n);
     same(1) && !same(0)
+}
+
+/// Whether `value` is of another file whose inode number a copy with its attributes happened to get: the
+/// copy was `born` after the modification that the stamp knows, as no file edited in place was.
+pub(crate) fn stamp_was_copied(value: &[u8], stat: &Stat, born: SystemTime) -> bool {
+    let modified = field(value, 2).and_then(|time| std::str::from_utf8(time).ok()?.split_once('.'));
+    let Some((seconds, nanos)) = modified else { return false };
+    let (Ok(seconds), Ok(nanos)) = (seconds.parse(), nanos.parse()) else { return false };
+    field(value, 1) == field(&stamp(stat), 1) && born > from_unix(seconds, nanos)
+}
+
+/// A field of a stamp.
+fn field(stamp: &[u8], n: usize) -> Option<&[u8]> {
+    stamp.split(|&b| b == b' ').nth(n)
 }
 
 #[cfg(test)]

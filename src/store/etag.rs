@@ -1,15 +1,16 @@
 //! ETags: stored ones that still hold, and those of files that no gateway wrote.
 
 use std::fs::File;
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt as _;
 
 use md5::{Digest as _, Md5};
 use rustix::fs::Stat;
 use sha2::Sha256;
 
-use super::attributes::{Raw, decode_etag, name, stamp, stamp_holds};
+use super::attributes::{Raw, decode_etag, name, stamp, stamp_holds, stamp_was_copied};
 use super::bucket::Bucket;
-use super::fs::stat;
+use super::fs::{born, stat};
 use super::inner::Inner;
 use super::keeper::Subject;
 use super::key::Key;
@@ -21,6 +22,16 @@ pub(crate) fn stored(raw: &Raw, stat: &Stat) -> Option<String> {
     let etag = decode_etag(raw.get(name::ETAG)?)?;
     let edited = !super::fs::is_dir(stat) && raw.get(name::STAMP).is_some_and(|s| !stamp_holds(s, stat));
     (!edited).then_some(etag)
+}
+
+/// Takes away a stamp that says nothing about this file, since it was copied here with the attributes of
+/// the one that it was made of. versitygw makes such copies when it moves versions, and inode numbers are
+/// given again.
+pub(crate) fn forget_copied_stamp(raw: &mut Raw, stat: &Stat, file: impl AsFd) {
+    let Some(value) = raw.get(name::STAMP) else { return };
+    if !stamp_holds(value, stat) && born(file).is_some_and(|born| stamp_was_copied(value, stat, born)) {
+        raw.remove(name::STAMP);
+    }
 }
 
 /// An ETag made of inode number, size and modification time. It ends in `-1`, as that of an upload

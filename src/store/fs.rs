@@ -97,6 +97,9 @@ pub(crate) const DIR: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
 /// Flags to open a file for reading: never blocks on a FIFO, never takes a terminal.
 pub(crate) const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
+/// `f_type` of tmpfs (statfs(2)).
+const TMPFS_MAGIC: rfs::FsWord = 0x0102_1994;
+
 impl Fs {
     pub(crate) fn new(no_tmpfile: bool, no_copy_range: bool, observer: Option<Arc<dyn FsObserver>>) -> Self {
         // O_TMPFILE files are published through /proc; without it they could never be.
@@ -227,9 +230,16 @@ impl Fs {
     }
 
     /// Reserves space so that a full disk shows before the body is taken; file systems that cannot
-    /// do without.
+    /// do without. On tmpfs, where reserving is to get page after page from the kernel, it only looks
+    /// whether there is room: otherwise the writes, which run side by side, would wait for that.
     pub(crate) fn reserve(&self, file: impl AsFd, size: u64, name: &str) -> Result<(), Errno> {
         self.note(FsOp::Reserve, name)?;
+        if rfs::fstatfs(&file).is_ok_and(|found| found.f_type == TMPFS_MAGIC) {
+            let found = rfs::fstatvfs(&file)?;
+            // Without a limit there are no blocks to count.
+            let is_full = found.f_blocks > 0 && found.f_bavail.saturating_mul(found.f_frsize) < size;
+            return if is_full { Err(Errno::NOSPC) } else { Ok(()) };
+        }
         match rfs::fallocate(file, FallocateFlags::empty(), 0, size) {
             Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG | Errno::IO)) => Err(error),
             _ => Ok(()),

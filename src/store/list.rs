@@ -229,6 +229,7 @@ impl Inner {
         if acls && let Some(outside) = self.keeper.read(self.means(), subject, attribute::ACL)? {
             raw.insert(attribute::ACL.to_owned(), outside);
         }
+        etag::forget_copied_stamp(&mut raw, &found, &file);
         Ok(Some(listed(key, &Found { file: file.into(), stat: found, raw })))
     }
 

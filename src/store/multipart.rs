@@ -306,7 +306,8 @@ impl Inner {
         let slot = self.load(bucket, &path, || self.fs.open_beneath(&upload.dir, &name, super::fs::READ))?;
         let super::object::Slot::File(found) = slot else { return Ok(None) };
         let etag = found.raw.get(name::ETAG).and_then(|v| attributes::decode_etag(v)).unwrap_or_default();
-        let mut checksums = found.raw.get(name::CHECKSUMS).and_then(|v| decode_checksums(v));
+        let stored = found.raw.get(name::CHECKSUMS).or_else(|| found.raw.get(name::UNDECLARED_CHECKSUMS));
+        let mut checksums = stored.and_then(|v| decode_checksums(v));
         if let Some(crc) = found.raw.get(name::PART_CRC64NVME) {
             let crc = String::from_utf8_lossy(crc).into_owned();
             let name = Algorithm::Crc64Nvme.name();

@@ -129,7 +129,8 @@ impl Inner {
             if !is_file(&found) && !is_dir(&found) {
                 return Ok(Slot::Absent);
             }
-            let (raw, whole) = self.keeper.read_all(self.means(), Subject::new(&file, bucket, path))?;
+            let (mut raw, whole) = self.keeper.read_all(self.means(), Subject::new(&file, bucket, path))?;
+            etag::forget_copied_stamp(&mut raw, &found, &file);
             let found = Box::new(Found { file, stat: found, raw });
             if !whole && tries < 100 {
                 // Part of the attributes is gone: somebody replaced the object after it was opened.

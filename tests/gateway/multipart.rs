@@ -71,7 +71,7 @@ async fn parts_by_both_carriers() {
     assert_eq!((part.status.as_u16(), part.header("x-amz-rdma-reply")), (206, "206"));
     assert_eq!(part.header("x-amz-mp-parts-count"), "2");
     assert!(gateway.memory.bytes(&into)[..1_000_000] == whole[PART..]);
-    gateway.request(Method::GET, "/bucket/key?partNumber=3").send().await.fails(416, "InvalidPart");
+    gateway.request(Method::GET, "/bucket/key?partNumber=3").send().await.fails(400, "InvalidPart");
     let attributes = gateway
         .request(Method::GET, "/bucket/key?attributes")
         .header("x-amz-object-attributes", "ObjectSize,ObjectParts,ETag")
@@ -80,6 +80,10 @@ async fn parts_by_both_carriers() {
         .ok();
     assert_eq!(attributes.element("ObjectSize"), Some(whole.len().to_string()));
     assert_eq!(attributes.elements("Size"), ["5242880", "1000000"]);
+    let second =
+        gateway.request(Method::GET, "/bucket/key?partNumber=2").header("x-amz-checksum-mode", "ENABLED");
+    let second = second.send().await;
+    assert_eq!(second.header("x-amz-checksum-crc64nvme"), crc64nvme(&second.body));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -177,11 +177,26 @@ fn uploads_of_theirs_and_ours() {
         kind: ChecksumType::FullObject,
         values: [("SHA256".into(), "v".into())].into(),
     };
-    pending.publish(0, "e", Some(&checksums)).unwrap();
+    let part = pending.publish(0, "e", Some(&checksums)).unwrap();
     assert_eq!(text(&upload.join("12"), "etag"), "\"e\"");
     let stored: serde_json::Value =
         serde_json::from_slice(&get(&upload.join("12"), "checksums").unwrap()).unwrap();
     assert_eq!(stored["SHA256"], "v");
+
+    // Checksums that the upload did not declare are for us alone: at completion versitygw asks for those
+    // that it finds.
+    let id = fixture.store.create_upload(BUCKET, "some/key", &CreateUpload::default()).unwrap();
+    let pending = fixture.store.begin_part(BUCKET, "some/key", &id, 1, None).unwrap();
+    let sent = pending.publish(0, "e", Some(&checksums)).unwrap();
+    assert_eq!(get(&key_dir.join(&id).join("1"), "checksums"), None);
+    let listed = fixture.store.list_parts(BUCKET, "some/key", &id, 0, 10).unwrap().parts;
+    assert_eq!((&listed[0].checksums, &sent.checksums), (&part.checksums, &part.checksums));
+    let request = CompleteUpload {
+        parts: vec![CompletedPart { number: 1, etag: None, checksums: checksums.values }],
+        ..CompleteUpload::default()
+    };
+    fixture.store.complete_upload(BUCKET, "some/key", &id, &request).unwrap();
+    assert_eq!(get(&fixture.path("some/key"), "vgwrdma.checksums"), None);
 }
 
 #[test]
@@ -232,6 +247,32 @@ fn versions_of_theirs_and_ours() {
     assert_eq!(get(&fixture.path(""), "versioning").unwrap(), [1]);
     fixture.store.set_versioning(BUCKET, Versioning::Suspended).unwrap();
     assert_eq!(get(&fixture.path(""), "versioning").unwrap(), [0]);
+}
+
+/// versitygw copies files with all their attributes when it moves versions, ours among them.
+#[test]
+fn copies_with_attributes_keep_their_etag() {
+    let fixture = Fixture::new();
+    let info = fixture.put("k", b"hello");
+    let stamp = text(&fixture.path("k"), "vgwrdma.stamp");
+    let copy = fixture.path("copy");
+    std::fs::write(&copy, "hello").unwrap();
+    for name in ["etag", "checksums", "metadata"] {
+        set(&copy, name, &get(&fixture.path("k"), name).unwrap());
+    }
+    let etag = || fixture.try_get("copy", None).unwrap().0.etag;
+    set(&copy, "vgwrdma.stamp", stamp.as_bytes());
+    assert_eq!(etag(), info.etag);
+    // The same, had it got the inode number of the file that it was copied from.
+    let mut fields: Vec<&str> = stamp.split(' ').collect();
+    let inode = std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(&copy).unwrap()).to_string();
+    (fields[0], fields[2]) = (&inode, "1700000000.000000001");
+    set(&copy, "vgwrdma.stamp", fields.join(" ").as_bytes());
+    assert_eq!(etag(), info.etag);
+    assert_eq!(fixture.list("copy", None).objects[0].etag, info.etag);
+    // One of another size is none.
+    std::fs::write(&copy, "hello, longer").unwrap();
+    assert_ne!(etag(), info.etag);
 }
 
 #[test]

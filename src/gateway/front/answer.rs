@@ -1,7 +1,7 @@
 //! The last touch on answers.
 
 use bytes::Bytes;
-use http::{Response, StatusCode, header};
+use http::{HeaderValue, Response, StatusCode, header};
 use s3s::Body;
 
 /// Makes an answer of s3s what HTTP and S3 want it to be, and notes the error code in it.
@@ -31,6 +31,21 @@ pub(super) fn touched(
         body = Body::from(bare);
         parts.headers.remove(header::CONTENT_LENGTH);
     }
+    if operation == Some("PostObject")
+        && parts.status == StatusCode::SEE_OTHER
+        && let Some(location) = parts.headers.get_mut(header::LOCATION)
+        && let Some(quoted) = with_quoted_etag(location)
+    {
+        *location = quoted;
+    }
+    if parts.status == StatusCode::BAD_REQUEST
+        && let Some(document) = body.bytes()
+        && let Some(denied) = with_policy_denial(&document)
+    {
+        body = Body::from(denied);
+        parts.status = StatusCode::FORBIDDEN;
+        parts.headers.remove(header::CONTENT_LENGTH);
+    }
     if parts.status.as_u16() >= 400
         && let Some(document) = body.bytes()
         && let Some(extended) = with_request_id(&document, id, code)
@@ -50,6 +65,24 @@ fn with_bare_etag(document: &Bytes) -> Option<Vec<u8>> {
     Some(format!("{before}<ETag>{bare}</ETag>{after}").into_bytes())
 }
 
+/// The ETag in the address that a form leads to has its quotes.
+fn with_quoted_etag(location: &HeaderValue) -> Option<HeaderValue> {
+    let (before, etag) = location.to_str().ok()?.rsplit_once("etag=")?;
+    HeaderValue::try_from(format!("{before}etag=%22{etag}%22")).ok()
+}
+
+/// A form that its policy does not allow is denied; s3s says that the policy is invalid.
+fn with_policy_denial(document: &Bytes) -> Option<Vec<u8>> {
+    let text = std::str::from_utf8(document).ok()?;
+    let (told, denied) =
+        ("<Code>InvalidPolicyDocument</Code><Message>", "<Code>AccessDenied</Code><Message>");
+    let is_denial = |reason: &&str| text.contains(&format!("{told}{reason}"));
+    ["Policy condition", "Bucket in form"]
+        .iter()
+        .any(is_denial)
+        .then(|| text.replacen(told, denied, 1).into_bytes())
+}
+
 /// Adds the request's id to an error document, and a text where s3s has none.
 fn with_request_id(document: &Bytes, id: &str, code: &mut Option<String>) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(document).ok()?;
@@ -60,12 +93,24 @@ fn with_request_id(document: &Bytes, id: &str, code: &mut Option<String>) -> Opt
         return None;
     }
     let end = text.rfind("</Error>")?;
+    // Clients that guessed another region sign again for this one.
+    let region = match name {
+        "AuthorizationHeaderMalformed" => expected_region(text).map(|r| format!("<Region>{r}</Region>")),
+        _ => None,
+    }
+    .unwrap_or_default();
     let message = if text.contains("<Message>") {
         String::new()
     } else {
         format!("<Message>{}</Message>", usual_message(name))
     };
-    Some(format!("{}{message}<RequestId>{id}</RequestId>{}", &text[..end], &text[end..]).into_bytes())
+    Some(format!("{}{message}{region}<RequestId>{id}</RequestId>{}", &text[..end], &text[end..]).into_bytes())
+}
+
+/// The region that the message of a refused scope names.
+fn expected_region(text: &str) -> Option<&str> {
+    let named = text.split_once("expecting ")?.1.split_once("</Message>")?.0;
+    Some(named.trim_start_matches("&apos;").trim_end_matches("&apos;").trim_matches('\''))
 }
 
 /// What is to be said of errors that s3s raises without a text.
@@ -95,8 +140,6 @@ fn usual_message(code: &str) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-
     use super::*;
 
     fn answer_of(status: u16, body: &str) -> Response<Body> {

@@ -30,14 +30,24 @@ const AMZ_DATE: &[BorrowedFormatItem<'_>] = format_description!("[year][month][d
 /// Refuses what no signature can make valid, and brings what remains into the form that s3s takes.
 ///
 /// # Errors
-/// `AccessDenied`, `RequestTimeTooSkewed` or `InvalidArgument`, as S3 has it.
-pub(super) fn prepare<B>(req: &mut Request<B>, accounts: &Accounts, now: OffsetDateTime) -> S3Result<()> {
+/// `AccessDenied`, `RequestTimeTooSkewed`, `AuthorizationHeaderMalformed` or `InvalidArgument`, as S3
+/// has it.
+pub(super) fn prepare<B>(
+    req: &mut Request<B>,
+    accounts: &Accounts,
+    region: &str,
+    now: OffsetDateTime,
+) -> S3Result<()> {
     let query = req.uri().query().unwrap_or_default();
     if let Some(seconds) = parameter(query, "X-Amz-Expires")
         && !seconds.parse::<i64>().is_ok_and(|n| (1..=WEEK).contains(&n))
     {
         return Err(s3(S3ErrorCode::AccessDenied, "X-Amz-Expires must be from 1 to 604800 seconds"));
     }
+    if has_useless_range(req) {
+        req.headers_mut().remove(header::RANGE);
+    }
+    let query = req.uri().query().unwrap_or_default();
     let authorization = text(req.headers(), header::AUTHORIZATION.as_str());
     let by_header = match authorization.as_deref() {
         Some("") => return Err(s3(S3ErrorCode::AccessDenied, "The Authorization header is empty")),
@@ -49,6 +59,14 @@ pub(super) fn prepare<B>(req: &mut Request<B>, accounts: &Accounts, now: OffsetD
             true
         }
         Some(_) => {
+            if let Some(scope) = scope_region(req.headers()).filter(|scope| *scope != region) {
+                return Err(s3(
+                    S3ErrorCode::AuthorizationHeaderMalformed,
+                    format!(
+                        "The authorization header is malformed; the region '{scope}' is wrong; expecting '{region}'"
+                    ),
+                ));
+            }
             adopt_date(req.headers_mut());
             return Ok(());
         }
@@ -68,6 +86,30 @@ pub(super) fn parameter(query: &str, name: &str) -> Option<String> {
         None => (pair == name).then_some(""),
     })?;
     Some(percent_decode_str(&value.replace('+', " ")).decode_utf8_lossy().into_owned())
+}
+
+/// Whether a `Range` is to be ignored: it is malformed, or asks for several parts, of which S3 gives
+/// the whole instead. One that the signature covers has to stay, and s3s then refuses it.
+///
+/// RFC 9110 section 14.2.
+fn has_useless_range<B>(req: &Request<B>) -> bool {
+    let Some(range) = text(req.headers(), header::RANGE.as_str()) else { return false };
+    let covering = match text(req.headers(), header::AUTHORIZATION.as_str()) {
+        Some(value) => {
+            value.split([',', ' ']).find_map(|p| p.strip_prefix("SignedHeaders=")).map(str::to_owned)
+        }
+        None => parameter(req.uri().query().unwrap_or_default(), "X-Amz-SignedHeaders"),
+    };
+    let is_signed = covering.is_some_and(|names| names.split(';').any(|n| n.eq_ignore_ascii_case("range")));
+    !is_signed && s3s::dto::Range::parse(&range).is_err()
+}
+
+/// The region of the credential scope, for version 4 signatures in the header.
+fn scope_region(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let credential = value.split([' ', ',']).find_map(|part| part.strip_prefix("Credential="))?;
+    // <access key>/<date>/<region>/<service>/aws4_request; an access key may hold slashes.
+    credential.rsplit('/').nth(2)
 }
 
 fn text(headers: &HeaderMap, name: &str) -> Option<String> {
@@ -142,7 +184,7 @@ mod tests {
             req.headers_mut().insert(*name, value.parse().unwrap());
         }
         let accounts = Accounts::new("root", "secret", Vec::new());
-        prepare(&mut req, &accounts, NOW).map_err(|e| e.code().as_str().to_owned())?;
+        prepare(&mut req, &accounts, "us-east-1", NOW).map_err(|e| e.code().as_str().to_owned())?;
         Ok(req)
     }
 
@@ -170,6 +212,26 @@ mod tests {
     #[test_case("/b/k?X-Amz-Expires=604801", &[] => Some("AccessDenied".into()))]
     fn refused(uri: &str, headers: &[(&'static str, &str)]) -> Option<String> {
         prepared(uri, headers).err()
+    }
+
+    #[test_case("bytes=0-1" => true)]
+    #[test_case("bytes=0-1,3-4" => false; "several")]
+    #[test_case("bytes=5-1" => false)]
+    #[test_case("lines=1-2" => false)]
+    fn ranges_that_stay(range: &str) -> bool {
+        let req = prepared("/b/k", &[("range", range)]).unwrap();
+        let signed = prepared("/b/k?X-Amz-SignedHeaders=host%3Brange", &[("range", range)]).unwrap();
+        assert!(signed.headers().contains_key("range"));
+        req.headers().contains_key("range")
+    }
+
+    #[test]
+    fn region_of_the_scope() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(scope_region(&headers), None);
+        let value = "AWS4-HMAC-SHA256 Credential=a/b/20260101/eu-west-1/s3/aws4_request, SignedHeaders=host, Signature=0";
+        headers.insert(header::AUTHORIZATION, value.parse().unwrap());
+        assert_eq!(scope_region(&headers), Some("eu-west-1"));
     }
 
     #[test]

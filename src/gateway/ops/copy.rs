@@ -93,9 +93,7 @@ pub(crate) async fn copy_object(
     let acl = service.new_object_acl(&req, req.input.acl.as_ref())?;
     let reads = SourceAdmission::of(&req.extensions)?;
     let input = req.input;
-    service.check_owner(&input.bucket, input.expected_bucket_owner.as_deref()).await?;
     let source = Source::of(&input.copy_source)?;
-    service.check_owner(&source.bucket, input.expected_source_bucket_owner.as_deref()).await?;
     let conditions = ReadConditions {
         if_match: input.copy_source_if_match,
         if_none_match: input.copy_source_if_none_match,
@@ -212,9 +210,7 @@ pub(crate) async fn upload_part_copy(
     let context = req.context().cloned();
     let reads = SourceAdmission::of(&req.extensions)?;
     let input = req.input;
-    service.check_owner(&input.bucket, input.expected_bucket_owner.as_deref()).await?;
     let source = Source::of(&input.copy_source)?;
-    service.check_owner(&source.bucket, input.expected_source_bucket_owner.as_deref()).await?;
     let number = part_number(input.part_number)?;
     let conditions = ReadConditions {
         if_match: input.copy_source_if_match,

@@ -41,7 +41,6 @@ pub(crate) async fn put_bucket_cors(
     req: S3Request<PutBucketCorsInput>,
 ) -> S3Result<S3Response<PutBucketCorsOutput>> {
     let input = req.input;
-    service.check_owner(&input.bucket, input.expected_bucket_owner.as_deref()).await?;
     let configuration = input.cors_configuration;
     if !(1..=RULES).contains(&configuration.cors_rules.len()) {
         return Err(s3(S3ErrorCode::MalformedXML, "a CORS configuration has from 1 to 100 rules"));
@@ -59,7 +58,6 @@ pub(crate) async fn get_bucket_cors(
     req: S3Request<GetBucketCorsInput>,
 ) -> S3Result<S3Response<GetBucketCorsOutput>> {
     let input = req.input;
-    service.check_owner(&input.bucket, input.expected_bucket_owner.as_deref()).await?;
     let document = service.on_store(move |store| store.bucket_attribute(&input.bucket, ATTRIBUTE)).await?;
     let document = document.ok_or_else(|| {
         s3_status(
@@ -77,7 +75,6 @@ pub(crate) async fn delete_bucket_cors(
     req: S3Request<DeleteBucketCorsInput>,
 ) -> S3Result<S3Response<DeleteBucketCorsOutput>> {
     let input = req.input;
-    service.check_owner(&input.bucket, input.expected_bucket_owner.as_deref()).await?;
     service.on_store(move |store| store.set_bucket_attribute(&input.bucket, ATTRIBUTE, None)).await?;
     Ok(S3Response::with_status(DeleteBucketCorsOutput {}, http::StatusCode::NO_CONTENT))
 }

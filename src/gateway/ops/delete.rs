@@ -34,7 +34,6 @@ pub(crate) async fn delete_object(
     let admission = req.admission()?;
     let input = req.input;
     let bypass_governance = may_bypass(&admission, &input.key, input.bypass_governance_retention);
-    service.check_owner(&input.bucket, input.expected_bucket_owner.as_deref()).await?;
     let conditions = WriteConditions {
         if_match: input.if_match.map(condition_text),
         if_match_size: size(input.if_match_size)?,
@@ -60,7 +59,6 @@ pub(crate) async fn delete_objects(
 ) -> S3Result<S3Response<DeleteObjectsOutput>> {
     let admission = req.admission()?;
     let input = req.input;
-    service.check_owner(&input.bucket, input.expected_bucket_owner.as_deref()).await?;
     if !(1..=KEYS).contains(&input.delete.objects.len()) {
         return Err(s3(S3ErrorCode::MalformedXML, "a Delete document names from 1 to 1000 objects"));
     }

@@ -116,7 +116,6 @@ pub(crate) async fn get_object(
     let (context, admission) = (req.context().cloned(), req.admission()?);
     let intent = req.extensions.get::<Intent>().cloned();
     let input = req.input;
-    service.check_owner(&input.bucket, input.expected_bucket_owner.as_deref()).await?;
     let conditions = ReadConditions {
         if_match: input.if_match,
         if_none_match: input.if_none_match,
@@ -259,7 +258,6 @@ pub(crate) async fn head_object(
 ) -> S3Result<S3Response<HeadObjectOutput>> {
     let (context, admission) = (req.context().cloned(), req.admission()?);
     let input = req.input;
-    service.check_owner(&input.bucket, input.expected_bucket_owner.as_deref()).await?;
     let (bucket, key, version) = (input.bucket, input.key, input.version_id);
     let info = service.on_store(move |store| store.head_object(&bucket, &key, version.as_deref())).await?;
     admission.confirm(&info)?;

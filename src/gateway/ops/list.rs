@@ -176,7 +176,6 @@ pub(crate) async fn list_objects_v2(
     let input = req.input;
     let encoding = Encoding::new(input.encoding_type.as_ref())?;
     let max_keys = count(input.max_keys, "max-keys")?;
-    service.check_owner(&input.bucket, input.expected_bucket_owner.as_deref()).await?;
     let owners = (input.fetch_owner == Some(true)).then(|| admission.bucket()).transpose()?;
     let start_after = match &input.continuation_token {
         Some(token) => Some(next_of(token)?),

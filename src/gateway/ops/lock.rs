@@ -130,7 +130,6 @@ pub(crate) async fn get_object_lock_configuration(
     req: S3Request<GetObjectLockConfigurationInput>,
 ) -> S3Result<S3Response<GetObjectLockConfigurationOutput>> {
     let input = req.input;
-    service.check_owner(&input.bucket, input.expected_bucket_owner.as_deref()).await?;
     let value = service.on_store(move |store| store.bucket_attribute(&input.bucket, ATTRIBUTE)).await?;
     let configuration: Option<StoredConfiguration> =
         value.as_deref().and_then(|json| serde_json::from_slice(json).ok());
@@ -161,7 +160,6 @@ pub(crate) async fn put_object_lock_configuration(
     req: S3Request<PutObjectLockConfigurationInput>,
 ) -> S3Result<S3Response<PutObjectLockConfigurationOutput>> {
     let input = req.input;
-    service.check_owner(&input.bucket, input.expected_bucket_owner.as_deref()).await?;
     let malformed = |what: &str| s3(S3ErrorCode::MalformedXML, what);
     let configuration =
         input.object_lock_configuration.ok_or_else(|| malformed("there is no configuration"))?;
@@ -236,7 +234,6 @@ pub(crate) async fn put_object_retention(
     let admission = req.admission()?;
     let input = req.input;
     let bypass = may_bypass(&admission, &input.key, input.bypass_governance_retention);
-    service.check_owner(&input.bucket, input.expected_bucket_owner.as_deref()).await?;
     demand_lock(service, &input.bucket).await?;
     let malformed = || s3(S3ErrorCode::MalformedXML, "a retention has a Mode and a RetainUntilDate");
     let retention = input.retention.ok_or_else(malformed)?;
@@ -266,7 +263,6 @@ pub(crate) async fn get_object_retention(
     req: S3Request<GetObjectRetentionInput>,
 ) -> S3Result<S3Response<GetObjectRetentionOutput>> {
     let input = req.input;
-    service.check_owner(&input.bucket, input.expected_bucket_owner.as_deref()).await?;
     demand_lock(service, &input.bucket).await?;
     let info = service
         .on_store(move |store| store.head_object(&input.bucket, &input.key, input.version_id.as_deref()))
@@ -286,7 +282,6 @@ pub(crate) async fn put_object_legal_hold(
     req: S3Request<PutObjectLegalHoldInput>,
 ) -> S3Result<S3Response<PutObjectLegalHoldOutput>> {
     let input = req.input;
-    service.check_owner(&input.bucket, input.expected_bucket_owner.as_deref()).await?;
     demand_lock(service, &input.bucket).await?;
     let status = input.legal_hold.and_then(|hold| hold.status);
     let on = match status.as_ref().map(ObjectLockLegalHoldStatus::as_str) {
@@ -307,7 +302,6 @@ pub(crate) async fn get_object_legal_hold(
     req: S3Request<GetObjectLegalHoldInput>,
 ) -> S3Result<S3Response<GetObjectLegalHoldOutput>> {
     let input = req.input;
-    service.check_owner(&input.bucket, input.expected_bucket_owner.as_deref()).await?;
     demand_lock(service, &input.bucket).await?;
     let info = service
         .on_store(move |store| store.head_object(&input.bucket, &input.key, input.version_id.as_deref()))

@@ -93,7 +93,6 @@ pub(crate) async fn create_multipart_upload(
     service: &ObjectService,
     mut req: S3Request<CreateMultipartUploadInput>,
 ) -> S3Result<S3Response<CreateMultipartUploadOutput>> {
-    service.check_owner(&req.input.bucket, req.input.expected_bucket_owner.as_deref()).await?;
     let checksum = declared(req.input.checksum_algorithm.as_ref(), req.input.checksum_type.as_ref())?;
     let mut attributes = headers::attributes(&req.headers, req.input.metadata.take())?;
     attributes.acl = service.new_object_acl(&req, req.input.acl.as_ref())?;
@@ -125,7 +124,6 @@ pub(crate) async fn upload_part(
     mut req: S3Request<UploadPartInput>,
 ) -> S3Result<S3Response<UploadPartOutput>> {
     let body = req.input.body.take();
-    service.check_owner(&req.input.bucket, req.input.expected_bucket_owner.as_deref()).await?;
     let number = part_number(req.input.part_number)?;
     let source = service.source(&req, body, req.input.content_length)?;
     let expected = service.expected(&req, &source)?;
@@ -178,7 +176,6 @@ pub(crate) async fn complete_multipart_upload(
 ) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
     let context = req.context().cloned();
     let mut input = req.input;
-    service.check_owner(&input.bucket, input.expected_bucket_owner.as_deref()).await?;
     let listed = input.multipart_upload.take().and_then(|m| m.parts).unwrap_or_default();
     if listed.is_empty() {
         return Err(s3(S3ErrorCode::MalformedXML, "You must specify at least one part"));
@@ -233,7 +230,6 @@ pub(crate) async fn abort_multipart_upload(
     req: S3Request<AbortMultipartUploadInput>,
 ) -> S3Result<S3Response<AbortMultipartUploadOutput>> {
     let input = req.input;
-    service.check_owner(&input.bucket, input.expected_bucket_owner.as_deref()).await?;
     if input.if_match_initiated_time.is_some() {
         return Err(s3(S3ErrorCode::NotImplemented, "x-amz-if-match-initiated-time is not implemented"));
     }

@@ -106,7 +106,6 @@ pub(crate) async fn put_object(
     if let Some(metadata) = &mut metadata {
         metadata.retain(|name, _| !service.token_metadata.iter().any(|t| t.eq_ignore_ascii_case(name)));
     }
-    service.check_owner(&req.input.bucket, req.input.expected_bucket_owner.as_deref()).await?;
     let source = service.source(&req, body, req.input.content_length)?;
     let expected = service.expected(&req, &source)?;
     let mut attributes = headers::attributes(&req.headers, metadata)?;

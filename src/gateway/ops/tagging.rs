@@ -30,7 +30,6 @@ pub(crate) async fn get_object_tagging(
     req: S3Request<GetObjectTaggingInput>,
 ) -> S3Result<S3Response<GetObjectTaggingOutput>> {
     let input = req.input;
-    service.check_owner(&input.bucket, input.expected_bucket_owner.as_deref()).await?;
     let info = service
         .on_store(move |store| store.head_object(&input.bucket, &input.key, input.version_id.as_deref()))
         .await?;
@@ -45,7 +44,6 @@ pub(crate) async fn put_object_tagging(
     req: S3Request<PutObjectTaggingInput>,
 ) -> S3Result<S3Response<PutObjectTaggingOutput>> {
     let input = req.input;
-    service.check_owner(&input.bucket, input.expected_bucket_owner.as_deref()).await?;
     let tags = read(input.tagging.tag_set, OBJECT_TAGS)?;
     let info = service
         .on_store(move |store| {
@@ -60,7 +58,6 @@ pub(crate) async fn delete_object_tagging(
     req: S3Request<DeleteObjectTaggingInput>,
 ) -> S3Result<S3Response<DeleteObjectTaggingOutput>> {
     let input = req.input;
-    service.check_owner(&input.bucket, input.expected_bucket_owner.as_deref()).await?;
     let info = service
         .on_store(move |store| {
             store.set_object_tags(&input.bucket, &input.key, input.version_id.as_deref(), None)
@@ -74,7 +71,6 @@ pub(crate) async fn get_bucket_tagging(
     req: S3Request<GetBucketTaggingInput>,
 ) -> S3Result<S3Response<GetBucketTaggingOutput>> {
     let input = req.input;
-    service.check_owner(&input.bucket, input.expected_bucket_owner.as_deref()).await?;
     let value = service.on_store(move |store| store.bucket_attribute(&input.bucket, ATTRIBUTE)).await?;
     let Some(json) = value else {
         return Err(s3_status(
@@ -93,7 +89,6 @@ pub(crate) async fn put_bucket_tagging(
     req: S3Request<PutBucketTaggingInput>,
 ) -> S3Result<S3Response<PutBucketTaggingOutput>> {
     let input = req.input;
-    service.check_owner(&input.bucket, input.expected_bucket_owner.as_deref()).await?;
     let tags = read(input.tagging.tag_set, BUCKET_TAGS)?;
     let json = serde_json::to_vec(&tags).map_err(|error| internal("tags of a bucket", &error))?;
     service.on_store(move |store| store.set_bucket_attribute(&input.bucket, ATTRIBUTE, Some(&json))).await?;
@@ -105,7 +100,6 @@ pub(crate) async fn delete_bucket_tagging(
     req: S3Request<DeleteBucketTaggingInput>,
 ) -> S3Result<S3Response<DeleteBucketTaggingOutput>> {
     let input = req.input;
-    service.check_owner(&input.bucket, input.expected_bucket_owner.as_deref()).await?;
     service.on_store(move |store| store.set_bucket_attribute(&input.bucket, ATTRIBUTE, None)).await?;
     Ok(S3Response::new(DeleteBucketTaggingOutput {}))
 }

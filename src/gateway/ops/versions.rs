@@ -15,7 +15,6 @@ pub(crate) async fn get_bucket_versioning(
     req: S3Request<GetBucketVersioningInput>,
 ) -> S3Result<S3Response<GetBucketVersioningOutput>> {
     let input = req.input;
-    service.check_owner(&input.bucket, input.expected_bucket_owner.as_deref()).await?;
     let state = service.on_store(move |store| store.versioning(&input.bucket)).await?;
     let status = match state {
         Versioning::Off => None,
@@ -33,7 +32,6 @@ pub(crate) async fn put_bucket_versioning(
     req: S3Request<PutBucketVersioningInput>,
 ) -> S3Result<S3Response<PutBucketVersioningOutput>> {
     let input = req.input;
-    service.check_owner(&input.bucket, input.expected_bucket_owner.as_deref()).await?;
     let configuration = input.versioning_configuration;
     if configuration.mfa_delete.as_ref().is_some_and(|m| m.as_str() == "Enabled") {
         return Err(s3(S3ErrorCode::NotImplemented, "MFA delete is not implemented"));

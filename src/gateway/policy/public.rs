@@ -5,7 +5,8 @@
 //! confines requests to fixed values of a key that callers cannot choose.
 
 use super::condition::Condition;
-use super::document::{Effect, Policy, Who};
+use super::document::Policy;
+use super::statement::{Effect, Who};
 
 impl Policy {
     /// Whether it lets everybody in.

@@ -252,7 +252,7 @@ impl Inner {
         }
         // The attributes of the part that it was.
         let path = format!("{}/{ASSEMBLY}", upload.path);
-        for name in [name::PART_CRC64NVME, name::CHECKSUMS, name::ETAG] {
+        for name in [name::PART_CRC64NVME, name::UNDECLARED_CHECKSUMS, name::CHECKSUMS, name::ETAG] {
             if matches!(self.keeper, Keeper::Attributes) {
                 let subject = Subject::new(&file, bucket, &path);
                 self.keeper.update(self.means(), subject, &[(name, None)])?;
@@ -306,7 +306,9 @@ impl Inner {
             self.fs.copy(&file, start, temp.file(), 0, last.size, &name).map_err(fail_io)?;
             let mut raw = Raw::from([(name::ETAG.to_owned(), format!("\"{}\"", last.etag).into_bytes())]);
             if let Some(checksums) = &last.checksums {
-                raw.insert(name::CHECKSUMS.to_owned(), checksums.clone().into_bytes());
+                let name =
+                    if upload.declared().is_some() { name::CHECKSUMS } else { name::UNDECLARED_CHECKSUMS };
+                raw.insert(name.to_owned(), checksums.clone().into_bytes());
             }
             let path = format!("{}/{name}", upload.path);
             let copy = Arc::clone(temp.file());

@@ -133,7 +133,7 @@ impl PendingPart {
             (None, None) => {}
         }
         if self.declared.is_none() && checksums.values.keys().any(|k| k != Algorithm::Crc64Nvme.name()) {
-            raw.insert(name::CHECKSUMS.to_owned(), encode_checksums(checksums));
+            raw.insert(name::UNDECLARED_CHECKSUMS.to_owned(), encode_checksums(checksums));
         }
         raw
     }

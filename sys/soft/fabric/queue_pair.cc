@@ -1,5 +1,7 @@
 #include "fabric/queue_pair.h"
 
+#include <pthread.h>
+
 #include <exception>
 #include <system_error>
 #include <utility>
@@ -43,6 +45,8 @@ Outcome QueuePair::execute(const Work& work, const Fault& fault) {
 }
 
 void QueuePair::work_loop() {
+    // What these threads do is a NIC's work; their name lets it be told apart from the program's.
+    pthread_setname_np(pthread_self(), "soft-rdma");
     std::unique_lock<std::mutex> lock(mutex_);
     while (true) {
         posted_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
