@@ -29,7 +29,7 @@ use super::config::Ownership;
 use super::error::s3;
 use super::fields::FormFields;
 use super::metrics::Metrics;
-use super::ops::Source;
+use super::ops::{Source, read_spaces};
 use super::rdma::gate::Gate;
 use super::request::RequestContext;
 use crate::store::Store;
@@ -288,10 +288,12 @@ impl S3Access for Access {
 
     async fn copy_object(&self, req: &mut S3Request<CopyObjectInput>) -> S3Result<()> {
         let replaces = req.input.tagging_directive.as_ref().map(TaggingDirective::as_str) == Some("REPLACE");
+        read_spaces(&req.headers, &mut req.input.copy_source);
         self.admit_source(&mut req.extensions, &req.headers, &req.input.copy_source, !replaces).await
     }
 
     async fn upload_part_copy(&self, req: &mut S3Request<UploadPartCopyInput>) -> S3Result<()> {
+        read_spaces(&req.headers, &mut req.input.copy_source);
         self.admit_source(&mut req.extensions, &req.headers, &req.input.copy_source, false).await
     }
 
