@@ -35,7 +35,17 @@ impl Subject {
         let client = server.client()?;
         client.ensure_bucket(BUCKET).await?;
         let [put, get, put_http, get_http] = [const { Vec::new() }; 4];
-        Ok(Self { server, client, put, get, put_http, get_http, cpu_rdma: 0.0, cpu_copies: 0.0, cpu_http: 0.0 })
+        Ok(Self {
+            server,
+            client,
+            put,
+            get,
+            put_http,
+            get_http,
+            cpu_rdma: 0.0,
+            cpu_copies: 0.0,
+            cpu_http: 0.0,
+        })
     }
 
     /// One PUT and GET by each carrier. The buffer ends up with what it held.
