@@ -85,7 +85,8 @@ fn only_the_tail_is_cached(path: &Path, length: usize) {
     let store = Store::open(dir, StoreOptions::default()).unwrap();
     put(&store, "key", &pattern(length));
     assert!(get(&store, "key", 0, length) == pattern(length));
-    let output = std::process::Command::new("fincore").args(["-bnro", "RES"]).arg(path).output().unwrap();
+    let command = std::process::Command::new("fincore").args(["-bnro", "RES"]).arg(path).output();
+    let output = command.expect("fincore, of the package util-linux-extra on Debian 12");
     let cached: usize = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
     assert!(cached <= 4096, "{cached} of {length} bytes are in the page cache");
 }
