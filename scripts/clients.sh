@@ -38,9 +38,10 @@ trap 'exit 130' INT TERM
 mkdir "$WORK/data" "$WORK/home" "$WORK/back"
 if [ ${#python[@]} -gt 0 ]; then
     python3 -m venv "$WORK/venv" || { install_packages python3-venv && python3 -m venv "$WORK/venv"; }
-    # botocore is what the others of its family agree on.
+    # Each into a folder of its own: they do not agree on one botocore.
     for name in "${python[@]}"; do
-        "$WORK/venv/bin/pip" install --quiet --disable-pip-version-check "$(grep "^$name==" tests/clients-requirements.txt)"
+        "$WORK/venv/bin/pip" install --quiet --disable-pip-version-check --target "$WORK/python/$name" \
+            "$(grep "^$name==" tests/clients-requirements.txt)"
     done
 fi
 
@@ -104,7 +105,7 @@ with_aws() {
     "${aws[@]}" s3 rb "s3://$client" >/dev/null
 }
 run_awscli() { with_aws awscli /usr/bin/aws; }
-run_awscli1() { with_aws awscli1 "$WORK/venv/bin/aws"; }
+run_awscli1() { PYTHONPATH=$WORK/python/awscli with_aws awscli1 "$WORK/python/awscli/bin/aws"; }
 
 run_s3cmd() {
     local back=$WORK/back/s3cmd host=${S3#http://}
@@ -152,7 +153,9 @@ run_rclone() {
 
 run_s5cmd() {
     local back=$WORK/back/s5cmd
-    local s5cmd=("$WORK/venv/bin/s5cmd" --endpoint-url "$S3")
+    local PYTHONPATH=$WORK/python/s5cmd
+    export PYTHONPATH
+    local s5cmd=("$WORK/python/s5cmd/bin/s5cmd" --endpoint-url "$S3")
     "${s5cmd[@]}" mb s3://s5cmd >/dev/null
     "${s5cmd[@]}" sync "$TREE/" s3://s5cmd/tree/ >/dev/null
     uploaded s5cmd tree
@@ -172,7 +175,7 @@ run_s5cmd() {
 run_python() {
     # A client that cannot make buckets finds its own.
     [ "$1" != obstore ] || mkdir "$WORK/data/obstore"
-    "$WORK/venv/bin/python" scripts/clients.py "$1" "$TREE" "$LARGE" "$WORK/back/$1"
+    PYTHONPATH=$WORK/python/$1 "$WORK/venv/bin/python" scripts/clients.py "$1" "$TREE" "$LARGE" "$WORK/back/$1"
 }
 run_boto3() { run_python boto3; }
 run_minio() { run_python minio; }
