@@ -7,12 +7,14 @@
 #   ci              builds and tests in an image that carries the vendor's SDK
 #
 #   docker build --target gateway -t vgwrdma .
-#   docker build --target gateway --build-context sdk=/usr --build-arg CUOBJ_PROVIDER=nvidia -t vgwrdma .
+#   docker build --target gateway --build-context sdk=DIR -t vgwrdma .
 #
-# Bases: Debian 12 by default; for Rocky Linux 9 give both:
+# DIR is a folder with NVIDIA's SDK: include/ with its headers (cuobj*.h, cufile.h, cuda.h), lib/ or lib64/ with
+# libcuobjserver, libcuobjclient and libcufile. None of it is in this repository. Without that context the
+# gateway and the host client get the software SDK; cuobjtest-gpu then has to be told so (CUOBJ_PROVIDER=soft).
+#
+# Bases: Debian 12 by default; for Rocky Linux 9 give both (the target ci needs a Debian base):
 #   --build-arg BUILD_BASE=docker.io/rockylinux/rockylinux:9 --build-arg RUN_BASE=docker.io/rockylinux/rockylinux:9
-# NVIDIA's SDK comes as the build context `sdk`, a folder with include/ and lib/ (or lib64/); none of it is
-# in this repository. Without that context the software SDK is built in.
 #
 # Run the gateway with the RDMA devices and no memlock limit, on the host's network:
 #   docker run --network host --device /dev/infiniband --ulimit memlock=-1 --cap-add IPC_LOCK \
@@ -33,10 +35,11 @@ RUN scripts/container.sh toolchain
 FROM toolchain AS source
 COPY . .
 COPY --from=sdk / /opt/cuobj/
-ARG CUOBJ_PROVIDER=soft
-ENV CUOBJ_PROVIDER=${CUOBJ_PROVIDER}
-ARG CUOBJ_SDK_DIR=
-ENV CUOBJ_SDK_DIR=${CUOBJ_SDK_DIR}
+# nvidia, soft, or auto.
+ARG CUOBJ_PROVIDER=auto
+# The revision that --version shows: $(git rev-parse --short=12 HEAD). The history is not in the image.
+ARG VGWRDMA_GIT_HASH=
+ENV CUOBJ_PROVIDER=${CUOBJ_PROVIDER} VGWRDMA_GIT_HASH=${VGWRDMA_GIT_HASH}
 
 FROM source AS build-gateway
 RUN scripts/container.sh build vgwrdma
@@ -71,6 +74,8 @@ ENTRYPOINT ["/usr/local/bin/cuobjtest"]
 
 FROM runtime AS gateway
 COPY --from=build-gateway /out/ /usr/local/
+# Served: a volume or a folder of the host that the user 7070 may write.
+VOLUME ["/data"]
 ENV LD_LIBRARY_PATH=/usr/local/lib VGW_HEALTH=/health
 EXPOSE 7070
 HEALTHCHECK --interval=30s --timeout=5s --start-period=10s CMD ["curl", "-fsS", "http://127.0.0.1:7070/health"]

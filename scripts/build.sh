@@ -7,7 +7,7 @@
 #
 # CUOBJ_SDK_DIR (or CUOBJ_INCLUDE_DIR and CUOBJ_LIB_DIR) names NVIDIA's SDK, CUOBJ_PROVIDER=nvidia|soft
 # forces one. cuobjtest-gpu asks for NVIDIA's SDK unless CUOBJ_PROVIDER=soft is set.
-# The result is copied to OUT (default: the build folder).
+# The result is copied to OUT (default: the build folder). PROFILE is the Cargo profile (default: release).
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 source "$(dirname "$0")/lib.sh"
@@ -30,10 +30,18 @@ if [ -n "${CUOBJ_SDK_DIR:-}" ] && [ ! -d "$CUOBJ_SDK_DIR" ]; then
     die "CUOBJ_SDK_DIR=$CUOBJ_SDK_DIR is not a directory"
 fi
 
-cargo build --locked --release --no-default-features --features "$features" --bin "$binary"
-built=${CARGO_TARGET_DIR:-$ROOT/target}/release/$binary
+profile=${PROFILE:-release}
+cargo build --locked --profile "$profile" --no-default-features --features "$features" --bin "$binary"
+[ "$profile" != dev ] || profile=debug
+built=${CARGO_TARGET_DIR:-$ROOT/target}/$profile/$binary
 if [ -n "${OUT:-}" ]; then
     install -D -m 0755 "$built" "$OUT/$binary"
     built=$OUT/$binary
 fi
-printf '\nbuilt %s\n%s\n' "$built" "$("$built" --version)"
+# Linked by soname alone, it runs here only where the loader finds the SDK's libraries.
+sdk=${CUOBJ_SDK_DIR:-/nonexistent}
+for dir in "${CUOBJ_LIB_DIR:-/nonexistent}" "$sdk"/lib64 "$sdk"/lib "$sdk/lib/$(uname -m)" "$sdk"/targets/*-linux/lib; do
+    if [ -d "$dir" ]; then LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$dir; fi
+done
+version=$(LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-} "$built" --version) || die "$built does not run here"
+printf '\nbuilt %s\n%s\n' "$built" "$version"

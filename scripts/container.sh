@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
 # The steps of the Dockerfile, one word each, so that they can be run and tested without a container
-# engine. Works on Debian and on Rocky Linux (RHEL 9 alike).
+# engine (scripts/test-container.sh). Works on Debian and on Rocky Linux (RHEL 9 alike).
 #
-#   toolchain              compiler, libclang, and Rust where there is none
+#   toolchain              compiler, headers of rdma-core, and Rust where there is none new enough
 #   build TARGET           scripts/build.sh TARGET, the result to /out/bin
-#   vendor-libs            the vendor SDK's libraries named by CUOBJ_SDK_DIR, to /out/lib (nothing without it)
+#   vendor-libs            the libraries of the SDK that it was built against, to /out/lib
 #   runtime                what the programs need at run time, and the user that runs them
-#   test                   scripts/test.sh
+#   test                   scripts/test.sh, on a Debian base
+#
+# An SDK lies in /opt/cuobj (include/ and lib/ or lib64/), or where CUOBJ_SDK_DIR says. CUOBJ_PROVIDER is
+# nvidia, soft, or auto: NVIDIA's where there is one, for vgwrdma and cuobjtest-host else the software SDK.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh
@@ -36,9 +39,20 @@ rust_is_new_enough() {
         [ "$(printf '%s\n%s\n' "$MIN_RUST" "$have" | sort -V | head -n 1)" = "$MIN_RUST" ]
 }
 
+# sdk_libraries: the libraries of the SDK, one a line; nothing without one, or when it is not to be used
+sdk_libraries() {
+    local sdk=${CUOBJ_SDK_DIR:-/opt/cuobj} library
+    [ "${CUOBJ_PROVIDER:-auto}" != soft ] || return 0
+    for library in "$sdk"/{lib64,lib,targets/*-linux/lib}/lib{cuobj,cufile}*.so*; do
+        if [ -e "$library" ]; then printf '%s\n' "$library"; fi
+    done
+}
+
 case ${1:-} in
     toolchain)
-        install_for "g++ libclang-dev ca-certificates curl git" "gcc-c++ clang-devel ca-certificates git"
+        # NVIDIA's server header includes the headers of rdma-core, and its library is linked with these.
+        install_for "g++ ca-certificates curl libibverbs-dev librdmacm-dev libnuma1" \
+            "gcc-c++ ca-certificates rdma-core-devel numactl-libs"
         PATH=$HOME/.cargo/bin:$PATH
         if ! rust_is_new_enough; then
             curl --proto '=https' --tlsv1.2 -fsS https://sh.rustup.rs |
@@ -47,23 +61,26 @@ case ${1:-} in
         ;;
     build)
         [ $# -eq 2 ] || die "container.sh build needs a target"
-        OUT=/out/bin scripts/build.sh "$2"
+        if [ -n "$(sdk_libraries)" ]; then
+            export CUOBJ_SDK_DIR=${CUOBJ_SDK_DIR:-/opt/cuobj} CUOBJ_PROVIDER=nvidia
+        elif [ "${CUOBJ_PROVIDER:-auto}" = auto ]; then
+            if [ "$2" = cuobjtest-gpu ]; then
+                die "cuobjtest-gpu needs NVIDIA's SDK: give it with --build-context sdk=DIR, or ask for the software SDK with --build-arg CUOBJ_PROVIDER=soft"
+            fi
+            export CUOBJ_PROVIDER=soft
+        fi
+        # The libraries are found by the loader's path: they lie elsewhere in the run stage.
+        CUOBJ_RPATH=0 OUT=/out/bin scripts/build.sh "$2"
         ;;
     vendor-libs)
         mkdir -p /out/lib
-        if [ -n "${CUOBJ_SDK_DIR:-}" ]; then
-            found=0
-            for dir in "$CUOBJ_SDK_DIR"/lib64 "$CUOBJ_SDK_DIR"/lib "$CUOBJ_SDK_DIR"/targets/*-linux/lib; do
-                for library in "$dir"/libcuobj*.so* "$dir"/libcufile*.so*; do
-                    [ -e "$library" ] && cp -a "$library" /out/lib/ && found=1
-                done
-            done
-            [ $found -eq 1 ] || die "no libcuobj*.so under CUOBJ_SDK_DIR=$CUOBJ_SDK_DIR (looked in lib64, lib, targets/*-linux/lib)"
-        fi
+        sdk_libraries | while read -r library; do cp -a "$library" /out/lib/; done
+        [ "${CUOBJ_PROVIDER:-auto}" != nvidia ] || [ -n "$(ls /out/lib)" ] ||
+            die "no libcuobj*.so under ${CUOBJ_SDK_DIR:-/opt/cuobj} (looked in lib64, lib, targets/*-linux/lib)"
         ;;
     runtime)
         install_for "libstdc++6 libnuma1 libibverbs1 librdmacm1 ibverbs-providers ca-certificates curl" \
-            "libstdc++ numactl-libs libibverbs librdmacm ca-certificates curl"
+            "libstdc++ numactl-libs libibverbs librdmacm ca-certificates"
         id vgwrdma >/dev/null 2>&1 || useradd --system --user-group --uid 7070 --home-dir /nonexistent --shell /usr/sbin/nologin vgwrdma
         mkdir -p /data && chown vgwrdma: /data
         ldconfig

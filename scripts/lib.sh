@@ -12,7 +12,7 @@ die() { printf 'error: %s\n' "$*" >&2; exit 1; }
 PACKAGES_BUILD=(g++ libclang-dev)
 PACKAGES_DEMO=("${PACKAGES_BUILD[@]}" awscli curl)
 # The verbs facade of the software SDK is tested where the headers of rdma-core are.
-PACKAGES_TEST=("${PACKAGES_BUILD[@]}" python3-boto3 curl libibverbs-dev librdmacm-dev shellcheck
+PACKAGES_TEST=("${PACKAGES_BUILD[@]}" python3-boto3 curl libibverbs-dev librdmacm-dev pkg-config shellcheck
     util-linux e2fsprogs btrfs-progs xfsprogs)
 
 # install_packages NAME...: installs what is missing, without prompts; needs root or sudo only then.

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Runs NVIDIA's server and client libraries without a NIC, on the verbs facade, against the software
-# SDK's and against each other: the same two programs, with the libraries exchanged.
+# SDK's and against each other: the same programs, with the libraries exchanged. interop/ holds the contract
+# (results, statuses, what is lost), dropin/ uses the classes as other projects do.
 #
 #   interop.sh VENDOR_LIB_DIR [BUILD_DIR]
 #
@@ -26,9 +27,13 @@ for program in server client; do
     $cxx -std=c++17 -O1 -g -I"$build/sdk/include" -I"$here" "$here/interop/$program.cc" \
         -o "$build/interop-$program" -L"$build/sdk/lib" -lcuobjserver -lcuobjclient -lpthread
 done
-cat > "$build/cuobj.json" <<JSON
-{ "properties": { "rdma_dev_addr_list": ["127.0.0.1"], "allow_compat_mode": true, "rdma_peer_type": "dmabuf" } }
-JSON
+for side in server client; do
+    $cxx -std=c++17 -O1 -g -I"$build/sdk/include" "$here/dropin/$side.cc" \
+        -o "$build/dropin-$side" -L"$build/sdk/lib" "-lcuobj$side"
+done
+settings='"rdma_dev_addr_list": ["127.0.0.1"], "allow_compat_mode": true, "rdma_peer_type": "dmabuf"'
+echo "{ \"properties\": { $settings } }" > "$build/cuobj.json"
+echo "{ \"properties\": { $settings, \"rdma_dc_key\": \"0x1234567\" } }" > "$build/dropin.json"
 
 # Each program loads both libraries, so what is exchanged is one file on the loader's path.
 libraries() { # whose_server whose_client
@@ -55,6 +60,9 @@ run() { # whose_server whose_client path
     (cd "$build" && CUOBJ_SOFT_PATH=$3 LD_LIBRARY_PATH=$server_path timeout 120 ./interop-server $((8 << 20)) \
         env CUFILE_ENV_PATH_JSON="$build/cuobj.json" LD_LIBRARY_PATH="$client_path" LD_PRELOAD="$client_preload" \
         ./interop-client $((8 << 20)))
+    (cd "$build" && CUOBJ_SOFT_PATH=$3 CUFILE_ENV_PATH_JSON="$build/dropin.json" LD_LIBRARY_PATH="$client_path" \
+        LD_PRELOAD="$client_preload" timeout 120 ./dropin-client \
+        env LD_LIBRARY_PATH="$server_path" LD_PRELOAD= ./dropin-server)
 }
 for path in auto tcp; do
     run soft soft $path

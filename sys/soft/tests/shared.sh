@@ -1,6 +1,7 @@
 #!/bin/sh
-# Checks the shared libraries: their names, what they export, and that a program linked with both of
-# them, and one compiled for a bare system without rdma-core's headers, moves data.
+# Checks the shared libraries: their names, what they export, and that programs which know nothing but what
+# is installed (headers, pkg-config files, libraries) move data: one with both libraries, also compiled for
+# a bare system without rdma-core's headers, and a server and a client (dropin/) with one each.
 #
 #   shared.sh [BUILD_DIR]
 set -eu
@@ -17,7 +18,11 @@ fail() { echo "shared: $*" >&2; exit 1; }
 
 for generation in 1 2; do
     out=$build/sdk$generation
-    "$soft/build-shared.sh" "$out" "$generation"
+    rm -rf "$out"
+    case $generation in
+        1) "$soft/../../scripts/install-soft-sdk.sh" "$out" ;;
+        2) "$soft/build-shared.sh" "$out" 2 ;;
+    esac
     for name in "libcuobjserver.so.$generation" libcuobjclient.so.1; do
         readelf -d "$out/lib/$name" | grep -q "SONAME.*\[$name\]" || fail "soname of $name"
         # Nothing of the fabric or of the state behind the classes may be visible.
@@ -33,6 +38,15 @@ for generation in 1 2; do
             -o "$build/linked" -L"$out/lib" -lcuobjserver -lcuobjclient -lpthread
         LD_LIBRARY_PATH="$out/lib" "$build/linked" > /dev/null || fail "generation $generation"
     done
+    for side in server client; do
+        case $generation in
+            1) flags=$(PKG_CONFIG_PATH="$out/lib/pkgconfig" pkg-config --cflags --libs "cuobj$side") ;;
+            2) flags="-I$out/include -L$out/lib -lcuobj$side" ;;
+        esac
+        $cxx -std=c++17 -O1 -Wall -Wextra "$here/dropin/$side.cc" -o "$build/dropin-$side" $flags
+    done
+    CUOBJ_RDMA_DC_KEY=0x1234567 LD_LIBRARY_PATH="$out/lib" timeout 60 \
+        "$build/dropin-client" "$build/dropin-server" || fail "drop-in programs, generation $generation"
 done
 
 # A library without the classes is told.

@@ -223,6 +223,12 @@ void operations(Bench& bench) {
     ibv_gid gid;
     CHECK_EQ(ibv_query_gid(bench.context, 1, 3, &gid), 0);
     CHECK_EQ(ibv_query_gid(bench.context, 1, 4, &gid), -1);
+    ibv_gid_entry entry{};
+    CHECK_EQ(ibv_query_gid_ex(bench.context, 1, 3, &entry, 0), 0);
+    CHECK(std::memcmp(&entry.gid, &gid, sizeof gid) == 0 && entry.gid_type == IBV_GID_TYPE_ROCE_V2);
+    CHECK_EQ(ibv_query_gid_ex(bench.context, 1, 2, &entry, 0), 0);
+    CHECK_EQ(entry.gid_type, IBV_GID_TYPE_ROCE_V1);
+    CHECK_EQ(ibv_query_gid_ex(bench.context, 1, 4, &entry, 0), EINVAL);
     ibv_ah_attr path{};
     path.is_global = 1;
     path.port_num = 1;

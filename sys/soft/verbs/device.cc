@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
 #include "verbs/completion.h"
 #include "verbs/log.h"
@@ -207,6 +208,15 @@ ibv_context* ibv_open_device(ibv_device* device) {
         errno = ENODEV;
         return nullptr;
     }
+    // A program that never binds to an address, because it works without rdma_cm, still needs one.
+    if (const char* literal = std::getenv("SOFTVERBS_ADDR"); literal && *literal) {
+        std::optional<softfabric::Address> address = softfabric::Address::parse(literal);
+        int error = address ? Device::instance().bind(*address) : EINVAL;
+        if (error != 0) {
+            errno = softverbs::complain(error, "open_device: SOFTVERBS_ADDR=%s: %s", literal, std::strerror(error));
+            return nullptr;
+        }
+    }
     Device::instance().opened();
     return Device::instance().context();
 }
@@ -225,6 +235,20 @@ int ibv_query_device(ibv_context*, ibv_device_attr* out) {
 
 int ibv_query_gid(ibv_context*, uint8_t port, int index, ibv_gid* out) {
     return Device::instance().query_gid(port, index, out);
+}
+
+int _ibv_query_gid_ex(ibv_context*, uint32_t port, uint32_t index, ibv_gid_entry* out, uint32_t flags,
+                      size_t size) {
+    ibv_gid_entry entry{};
+    if (flags != 0 || size > sizeof entry || port > UINT8_MAX || index > INT32_MAX) return EINVAL;
+    if (Device::instance().query_gid(static_cast<uint8_t>(port), static_cast<int>(index), &entry.gid) != 0) {
+        return errno;
+    }
+    entry.gid_index = index;
+    entry.port_num = port;
+    entry.gid_type = index % 2 ? IBV_GID_TYPE_ROCE_V2 : IBV_GID_TYPE_ROCE_V1;
+    std::memcpy(out, &entry, size);
+    return 0;
 }
 
 // The exported symbol is that of old binaries, whose structure ends before port_cap_flags2. The
