@@ -127,11 +127,12 @@ fn lock_file(
     name: &str,
     operation: FlockOperation,
 ) -> Result<OwnedFd, Errno> {
-    loop {
+    for _ in 0..super::commit::TRIES {
         let path = format!("{}/{LOCK_DIR}/{name}", super::key::TEMP_DIR);
         let file = match bucket.open(&path, OFlags::RDWR) {
             Err(Errno::NOENT) => match make_lock_file(fs, owner, bucket, name) {
-                Err(Errno::NOENT) => continue,
+                // Somebody removes the lock files, and perhaps the bucket with them.
+                Err(Errno::NOENT) if !bucket.is_gone() => continue,
                 // No room for it. All who find none agree on the bucket's directory, so that room can
                 // still be made by deleting what was never locked before.
                 Err(Errno::NOSPC | Errno::DQUOT) => bucket.open("", super::fs::DIR)?,
@@ -145,6 +146,7 @@ fn lock_file(
             return Ok(file);
         }
     }
+    Err(Errno::NOENT)
 }
 
 fn make_lock_file(fs: &Fs, owner: &Ownership, bucket: &Bucket, name: &str) -> Result<OwnedFd, Errno> {
