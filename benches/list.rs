@@ -1,9 +1,9 @@
 //! Listing against a plain pass over the same directories.
 //!
 //! `cargo bench --bench list -- 1000000 [DIR]` makes that many empty objects in a temporary directory
-//! (below DIR), flat and nested, and prints how long the first page and all pages take, in passes of
-//! `getdents` over the same tree, and how much memory the listing adds. Without a number it makes few,
-//! to show that it works.
+//! (below DIR), flat and nested, and prints how long the first page, all pages, and all pages with the
+//! delimiter `/` take, in passes of `getdents` over the same tree, and how much memory the listing adds.
+//! Without a number it makes few, to show that it works.
 
 use std::fs;
 use std::io;
@@ -22,8 +22,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let count: usize = arguments.next().map_or(Ok(FEW), |n| n.parse())?;
     let place = arguments.next().map_or_else(std::env::temp_dir, PathBuf::from);
     println!(
-        "{:<8} {:>9} {:>12} {:>12} {:>8} {:>12} {:>8} {:>10}",
-        "tree", "objects", "getdents", "first page", "passes", "all pages", "passes", "memory"
+        "{:<8} {:>9} {:>12} {:>12} {:>8} {:>12} {:>8} {:>12} {:>8} {:>10}",
+        "tree",
+        "objects",
+        "getdents",
+        "first page",
+        "passes",
+        "all pages",
+        "passes",
+        "delimiter",
+        "passes",
+        "memory"
     );
     for nested in [false, true] {
         let dir = tempfile::tempdir_in(&place)?;
@@ -64,26 +73,37 @@ fn measure(root: &Path, bucket: &Path, count: usize, tree: &str) -> Result<(), B
     let options = StoreOptions { durability: Durability::None, ..StoreOptions::default() };
     let store = Store::open(root, options)?;
     let before = peak_memory();
-    let mut request = ListRequest { max_keys: 1000, ..ListRequest::default() };
+    let (first, all, listed) = pages(&store, None)?;
+    assert_eq!(listed, count);
+    let (_, rolled_up, _) = pages(&store, Some("/"))?;
+    let passes = |time: Duration| time.as_secs_f64() / pass.as_secs_f64();
+    println!(
+        "{tree:<8} {count:>9} {pass:>12.1?} {first:>12.1?} {:>8.2} {all:>12.1?} {:>8.2} {rolled_up:>12.1?} {:>8.2} {:>8} K",
+        passes(first),
+        passes(all),
+        passes(rolled_up),
+        peak_memory().saturating_sub(before)
+    );
+    Ok(())
+}
+
+/// Pages through the bucket; gives the time of the first page and of all, and how much was listed.
+fn pages(
+    store: &Store,
+    delimiter: Option<&str>,
+) -> Result<(Duration, Duration, usize), vgwrdma::store::Error> {
+    let mut request =
+        ListRequest { max_keys: 1000, delimiter: delimiter.map(str::to_owned), ..ListRequest::default() };
     let (mut first, mut listed) = (None, 0);
     let start = Instant::now();
     loop {
         let page = store.list_objects("bucket", &request)?;
         first.get_or_insert_with(|| start.elapsed());
-        listed += page.objects.len();
+        listed += page.objects.len() + page.common_prefixes.len();
         let Some(next) = page.next else { break };
         request.start_after = Some(next);
     }
-    let (all, first) = (start.elapsed(), first.unwrap_or_default());
-    assert_eq!(listed, count);
-    let passes = |time: Duration| time.as_secs_f64() / pass.as_secs_f64();
-    println!(
-        "{tree:<8} {count:>9} {pass:>12.1?} {first:>12.1?} {:>8.2} {all:>12.1?} {:>8.2} {:>8} K",
-        passes(first),
-        passes(all),
-        peak_memory().saturating_sub(before)
-    );
-    Ok(())
+    Ok((first.unwrap_or_default(), start.elapsed(), listed))
 }
 
 /// Reads all entries and does nothing with them.

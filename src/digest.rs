@@ -112,16 +112,6 @@ impl Digester {
         Self { md5: md5.then(Md5::new), sums, length: 0 }
     }
 
-    /// Leaves a checksum to somebody else.
-    pub fn leave_out(&mut self, algorithm: Algorithm) {
-        self.sums.retain(|s| s.0 != algorithm);
-    }
-
-    /// Whether there is nothing to compute.
-    pub fn is_idle(&self) -> bool {
-        self.md5.is_none() && self.sums.is_empty()
-    }
-
     /// Takes the next bytes.
     pub fn update(&mut self, data: &[u8]) {
         self.length += data.len() as u64;

@@ -98,8 +98,4 @@ impl OrderedSink for crate::digest::Digester {
     fn update(&mut self, data: &[u8]) {
         crate::digest::Digester::update(self, data);
     }
-
-    fn is_needed(&self) -> bool {
-        !self.is_idle()
-    }
 }

@@ -29,7 +29,7 @@ use super::config::Ownership;
 use super::error::s3;
 use super::fields::FormFields;
 use super::metrics::Metrics;
-use super::ops::Source;
+use super::ops::{Source, read_spaces};
 use super::rdma::gate::Gate;
 use super::request::RequestContext;
 use crate::store::Store;
@@ -134,7 +134,7 @@ impl Access {
         operation: &'static str,
     ) -> S3Result<(Admission, Option<Asked>)> {
         let bucket = cx.s3_path().get_bucket_name().ok_or_else(denied)?.to_owned();
-        let query = Query::of(cx.uri());
+        let query = Query::of(cx.uri())?;
         let asked = Asked {
             action: Action::of(operation, query.version().is_some()),
             also: Also::of(operation, query.version().is_some(), cx.headers()),
@@ -142,12 +142,18 @@ impl Access {
             version: query.version().map(str::to_owned),
             upload: query.get("uploadId").map(str::to_owned),
         };
-        let (store, headers) = (self.store.clone(), cx.headers().clone());
+        let (store, mut headers) = (self.store.clone(), cx.headers().clone());
         let (root, ownership) = (self.accounts.root().to_owned(), self.default_ownership);
         self.blocking
             .run(move || {
                 let bucket = BucketFacts::load(&store, &bucket, &root, ownership)?;
                 check_owner(&headers, "x-amz-expected-bucket-owner", &bucket)?;
+                if operation == "PostObject" {
+                    // They are the form's, whose fields say what is put.
+                    let of_object: Vec<_> =
+                        headers.keys().filter(|name| name.as_str().starts_with("x-amz-")).cloned().collect();
+                    of_object.iter().for_each(|name| drop(headers.remove(name)));
+                }
                 // Only policies look at them.
                 let values = match &bucket.policy {
                     None => Default::default(),
@@ -282,10 +288,12 @@ impl S3Access for Access {
 
     async fn copy_object(&self, req: &mut S3Request<CopyObjectInput>) -> S3Result<()> {
         let replaces = req.input.tagging_directive.as_ref().map(TaggingDirective::as_str) == Some("REPLACE");
+        read_spaces(&req.headers, &mut req.input.copy_source);
         self.admit_source(&mut req.extensions, &req.headers, &req.input.copy_source, !replaces).await
     }
 
     async fn upload_part_copy(&self, req: &mut S3Request<UploadPartCopyInput>) -> S3Result<()> {
+        read_spaces(&req.headers, &mut req.input.copy_source);
         self.admit_source(&mut req.extensions, &req.headers, &req.input.copy_source, false).await
     }
 
@@ -301,7 +309,7 @@ impl S3Access for Access {
             undecided.asked.key = Some(key);
             let values = &mut undecided.admission.values;
             values.set("s3:authType", "POST");
-            request::set_fields(values, &fields);
+            request::set_headers(values, &fields);
         })
         .await
     }

@@ -22,7 +22,7 @@ mod versions;
 
 pub(crate) use attributes::get_object_attributes;
 pub(crate) use bucket::{create_bucket, delete_bucket, get_bucket_location, head_bucket, list_buckets};
-pub(crate) use copy::{Source, copy_object, upload_part_copy};
+pub(crate) use copy::{Source, copy_object, read_spaces, upload_part_copy};
 pub(crate) use cors::{delete_bucket_cors, get_bucket_cors, put_bucket_cors};
 pub(crate) use delete::{delete_object, delete_objects};
 pub(crate) use get::{get_object, head_object};

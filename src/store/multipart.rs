@@ -108,10 +108,7 @@ impl Inner {
         raw.remove(name::CHECKSUMS);
         raw.remove(name::MULTIPART);
         if let Some((algorithm, kind)) = &request.checksum {
-            let combines = matches!(
-                Algorithm::from_name(algorithm),
-                Some(Algorithm::Crc32 | Algorithm::Crc32c | Algorithm::Crc64Nvme)
-            );
+            let combines = Algorithm::from_name(algorithm).is_some_and(Algorithm::is_crc);
             if *kind == ChecksumType::FullObject && !combines {
                 return Err(Error::InvalidArgument(format!(
                     "checksum type FULL_OBJECT cannot be used with {algorithm}, which cannot be combined from \

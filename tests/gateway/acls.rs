@@ -309,15 +309,22 @@ async fn forms_are_decided_about_like_puts() {
         "--X--\r\n".to_owned(),
     ]
     .concat();
-    let post = || {
+    let request = || {
         let request = people.by("nobody", Method::POST, "/shop").body(form.clone());
-        request.unsigned_header("content-type", "multipart/form-data; boundary=X").send()
+        request.unsigned_header("content-type", "multipart/form-data; boundary=X")
     };
+    let post = || request().send();
     post().await.fails(403, "AccessDenied");
     people.by("ann", Method::PUT, "/shop?acl").header("x-amz-acl", "public-read-write").send().await.ok();
-    let deny = r#"{"Effect":"Deny","Principal":"*","Action":"s3:PutObject","Resource":"arn:aws:s3:::shop/*","Condition":{"StringEquals":{"s3:RequestObjectTag/a":"1"}}}"#;
-    people.set_policy("shop", &[deny]).await;
-    post().await.fails(403, "AccessDenied");
+    let statement = |effect: &str, condition: &str| {
+        format!(
+            r#"{{"Effect":"{effect}","Principal":"*","Action":"s3:PutObject*","Resource":"arn:aws:s3:::shop/*","Condition":{{"StringEquals":{condition}}}}}"#
+        )
+    };
+    for condition in [r#"{"s3:RequestObjectTag/a":"1"}"#, r#"{"s3:x-amz-acl":"public-read"}"#] {
+        people.set_policy("shop", &[&statement("Deny", condition)]).await;
+        post().await.fails(403, "AccessDenied");
+    }
     people.by("ann", Method::DELETE, "/shop?policy").send().await.ok();
     assert_eq!(post().await.status, 204);
     assert_eq!(people.get("nobody", "/shop/form").await.ok().text(), "data");
@@ -326,4 +333,8 @@ async fn forms_are_decided_about_like_puts() {
         (stored.element("Key").as_deref(), stored.element("Value").as_deref()),
         (Some("a"), Some("1"))
     );
+    // Of the request's headers, none says what is put.
+    people.by("ann", Method::PUT, "/shop?acl").header("x-amz-acl", "private").send().await.ok();
+    people.set_policy("shop", &[&statement("Allow", r#"{"s3:x-amz-acl":"private"}"#)]).await;
+    request().unsigned_header("x-amz-acl", "private").send().await.fails(403, "AccessDenied");
 }

@@ -114,6 +114,24 @@ async fn a_policy_that_versitygw_stored_is_evaluated() {
     people.get("ann", "/shop/key").await.ok();
 }
 
+#[tokio::test]
+async fn a_long_policy_is_kept_and_evaluated() {
+    let people = People::new().await;
+    people.put("ann", "/shop", "").await.ok();
+    people.put("ann", "/shop/last", "data").await.ok();
+    let key = |name: &str| READ.replace("shop/*", &format!("shop/{name}"));
+    // More than fits beside an inode.
+    let mut statements: Vec<String> = (0..150).map(|n| key(&format!("some-key-{n}"))).collect();
+    statements.push(key("last"));
+    people.set_policy("shop", &statements.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    assert_eq!(people.get("nobody", "/shop/last").await.ok().text(), "data");
+    people.get("nobody", "/shop/some-key-1").await.fails(403, "AccessDenied");
+    assert!(people.get("ann", "/shop?policy").await.ok().text().len() > 15_000);
+    let many: Vec<String> = (0..250).map(|n| key(&format!("some-key-{n}"))).collect();
+    let text = format!("{{\"Statement\":[{}]}}", many.join(","));
+    people.put("ann", "/shop?policy", &text).await.fails(400, "MalformedPolicy");
+}
+
 /// A statement about bob.
 fn bob(action: &str, resource: &str, condition: &str) -> String {
     format!(

@@ -128,6 +128,18 @@ async fn forms() {
 }
 
 #[tokio::test]
+async fn a_plus_in_a_copy_source_is_a_space() {
+    let gateway = TestGateway::plain().await;
+    gateway.put("a%20b", "space").await.ok();
+    gateway.put("a%2Bb", "plus").await.ok();
+    for (source, data) in [("bucket/a+b", "space"), ("bucket/a%20b", "space"), ("bucket/a%2Bb", "plus")] {
+        let copy = gateway.request(Method::PUT, "/bucket/copy").header("x-amz-copy-source", source);
+        copy.send().await.ok();
+        assert_eq!(gateway.get("copy").await.ok().text(), data, "{source}");
+    }
+}
+
+#[tokio::test]
 async fn tags_are_counted_and_attributes_have_a_bare_etag() {
     let gateway = TestGateway::plain().await;
     let put = gateway.request(Method::PUT, "/bucket/key").header("x-amz-tagging", "a=1&b=2").body("x");

@@ -50,7 +50,7 @@ impl Twins {
 
     /// Each kind of body through each gateway.
     fn carrier(n: usize) -> Carrier {
-        if n / 2 % 2 == 0 { Carrier::Http } else { Carrier::Rdma }
+        if (n / 2).is_multiple_of(2) { Carrier::Http } else { Carrier::Rdma }
     }
 
     async fn put(&self, n: usize, key: &str, content: &Content, condition: Option<(&str, &str)>) -> Answer {

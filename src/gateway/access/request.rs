@@ -4,28 +4,36 @@ use std::collections::BTreeMap;
 
 use http::{HeaderMap, Uri, header};
 use percent_encoding::percent_decode_str;
+use s3s::{S3ErrorCode, S3Result};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use time::macros::format_description;
 
 use crate::gateway::account::Account;
+use crate::gateway::error::s3;
 use crate::gateway::headers::tags_from_header;
 use crate::gateway::policy::Values;
 use crate::gateway::request::RequestContext;
 
-/// Parameters of a request's query, decoded; the first counts where a name comes twice.
+/// Parameters of a request's query, decoded.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Query(BTreeMap<String, String>);
 
 impl Query {
-    pub(super) fn of(uri: &Uri) -> Self {
+    /// Those of a request.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when one comes twice: what is decided about must be what is done.
+    pub(super) fn of(uri: &Uri) -> S3Result<Self> {
         let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
         let mut parameters = BTreeMap::new();
         for pair in uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            parameters.entry(decoded(name)).or_insert_with(|| decoded(&value.replace('+', " ")));
+            if parameters.insert(decoded(name), decoded(&value.replace('+', " "))).is_some() {
+                return Err(s3(S3ErrorCode::InvalidArgument, "a parameter of the query is given twice"));
+            }
         }
-        Self(parameters)
+        Ok(Self(parameters))
     }
 
     /// One that names a version, or none.
@@ -88,31 +96,11 @@ pub(super) fn values(
     bucket_owner: &str,
 ) -> Values {
     let mut values = Values::default();
-    let text = |name: &str| headers.get(name).map(|v| String::from_utf8_lossy(v.as_bytes()).into_owned());
-    for name in HEADERS {
-        if let Some(value) = text(name) {
-            values.set(&format!("s3:{name}"), value);
-        }
-    }
-    for (name, key) in RENAMED {
-        if let Some(value) = text(name) {
-            values.set(key, value);
-        }
-    }
+    set_headers(&mut values, headers);
     for (name, key) in PARAMETERS {
         if let Some(value) = query.get(name) {
             values.set(key, value);
         }
-    }
-    if let Some(source) = text("x-amz-copy-source") {
-        let path = source.trim_start_matches('/').split("?versionId=").next().unwrap_or_default();
-        values.set("s3:x-amz-copy-source", percent_decode_str(path).decode_utf8_lossy());
-    }
-    if let Some(until) = text("x-amz-object-lock-retain-until-date") {
-        set_retention_date(&mut values, &until);
-    }
-    if let Some(tags) = text("x-amz-tagging").and_then(|t| tags_from_header(&t).ok()) {
-        set_request_tags(&mut values, &tags);
     }
     let now = OffsetDateTime::now_utc();
     values.set("aws:CurrentTime", now.format(&Rfc3339).unwrap_or_default());
@@ -133,11 +121,31 @@ pub(super) fn values(
     values
 }
 
-/// Sets what the fields of a form say, named as the headers of a PUT.
-pub(super) fn set_fields(values: &mut Values, fields: &HeaderMap) {
-    let text = |name: &str| fields.get(name).map(|v| String::from_utf8_lossy(v.as_bytes()).into_owned());
-    if let Some(acl) = text("x-amz-acl") {
-        values.set("s3:x-amz-acl", acl);
+/// Sets what headers say, or the fields of a form that stand for them.
+pub(super) fn set_headers(values: &mut Values, headers: &HeaderMap) {
+    let text = |name: &str| headers.get(name).map(|v| String::from_utf8_lossy(v.as_bytes()).into_owned());
+    // Lines of the same name are one value, as for signatures.
+    let joined = |name: &str| {
+        let lines: Vec<_> =
+            headers.get_all(name).iter().map(|v| String::from_utf8_lossy(v.as_bytes())).collect();
+        (!lines.is_empty()).then(|| lines.join(","))
+    };
+    for name in HEADERS {
+        if let Some(value) = joined(name) {
+            values.set(&format!("s3:{name}"), value);
+        }
+    }
+    for (name, key) in RENAMED {
+        if let Some(value) = joined(name) {
+            values.set(key, value);
+        }
+    }
+    if let Some(source) = text("x-amz-copy-source") {
+        let path = source.trim_start_matches('/').split("?versionId=").next().unwrap_or_default();
+        values.set("s3:x-amz-copy-source", percent_decode_str(path).decode_utf8_lossy());
+    }
+    if let Some(until) = text("x-amz-object-lock-retain-until-date") {
+        set_retention_date(values, &until);
     }
     if let Some(tags) = text("x-amz-tagging").and_then(|t| tags_from_header(&t).ok()) {
         set_request_tags(values, &tags);
@@ -205,10 +213,30 @@ mod tests {
     use crate::gateway::policy::{Caller, Policy, Question, Verdict, object_arn};
     use test_case::test_case;
 
+    #[test]
+    fn a_parameter_comes_once() {
+        let query = |text: &str| Query::of(&text.parse().unwrap());
+        assert_eq!(query("/b/k?versionId=x&a").unwrap().version(), Some("x"));
+        assert_eq!(query("/b/k?versionId=").unwrap().version(), None);
+        assert!(query("/b/k?versionId=x&versionId=y").is_err());
+        assert!(query("/b/k?version%49d=x&versionId=x").is_err());
+    }
+
+    #[test]
+    fn a_second_line_of_a_header_is_not_overlooked() {
+        let granted = r#"{"StringEquals":{"s3:x-amz-grant-read":"id=ann"}}"#;
+        let once = ("x-amz-grant-read", "id=ann");
+        assert!(meets(granted, &[once], ""));
+        assert!(!meets(granted, &[once, ("x-amz-grant-read", "id=eve")], ""));
+    }
+
     /// Whether a request with these headers and this query meets a condition.
     fn meets(condition: &str, list: &[(&'static str, &str)], query: &str) -> bool {
-        let headers = list.iter().map(|(n, v)| (n.parse().unwrap(), v.parse().unwrap())).collect();
-        let query = Query::of(&format!("/b/k?{query}").parse().unwrap());
+        let mut headers = HeaderMap::new();
+        for (name, value) in list {
+            headers.append(*name, value.parse().unwrap());
+        }
+        let query = Query::of(&format!("/b/k?{query}").parse().unwrap()).unwrap();
         let peer = Some("::ffff:10.0.0.1".parse().unwrap());
         let context = RequestContext::new(String::new(), peer, None, Some("TLSv1.3"), &headers);
         let values = values(&headers, &query, Some(&context), None, "ann");

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use http::HeaderMap;
 use s3s::dto::*;
 use s3s::{S3ErrorCode, S3Request, S3Response, S3Result};
 
@@ -43,6 +44,17 @@ impl Source {
                 Err(s3(S3ErrorCode::NotImplemented, "x-amz-copy-source takes a bucket and a key, not an ARN"))
             }
         }
+    }
+}
+
+/// Reads a `+` in `x-amz-copy-source` as a space, as S3 does and clients rely on (s5cmd writes it so,
+/// rclone escapes a real one for that reason); s3s does not.
+pub(crate) fn read_spaces(headers: &HeaderMap, source: &mut CopySource) {
+    let value = headers.get("x-amz-copy-source").and_then(|v| v.to_str().ok());
+    if let Some(value) = value.filter(|v| v.contains('+'))
+        && let Ok(with_spaces) = CopySource::parse(&value.replace('+', "%20"))
+    {
+        *source = with_spaces;
     }
 }
 

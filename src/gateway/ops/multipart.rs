@@ -72,12 +72,11 @@ fn declared(
     let algorithm = Algorithm::from_name(algorithm.as_str()).ok_or_else(|| {
         invalid(format!("the checksum algorithm {:?} is not supported", algorithm.as_str()))
     })?;
-    let is_crc = matches!(algorithm, Algorithm::Crc32 | Algorithm::Crc32c | Algorithm::Crc64Nvme);
     // What S3 assumes: composite, but for CRC-64/NVME, which has only the full object's.
     let kind = match kind.map(ChecksumType::as_str) {
         None if algorithm == Algorithm::Crc64Nvme => store::ChecksumType::FullObject,
         None => store::ChecksumType::Composite,
-        Some(ChecksumType::FULL_OBJECT) if is_crc => store::ChecksumType::FullObject,
+        Some(ChecksumType::FULL_OBJECT) if algorithm.is_crc() => store::ChecksumType::FullObject,
         Some(ChecksumType::COMPOSITE) if algorithm != Algorithm::Crc64Nvme => store::ChecksumType::Composite,
         Some(other) => {
             return Err(invalid(format!(

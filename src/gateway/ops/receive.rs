@@ -7,11 +7,10 @@ use http::HeaderMap;
 use s3s::dto::StreamingBlob;
 use s3s::{S3ErrorCode, S3Result, TrailingHeaders};
 
-use crate::digest::{Algorithm, Digester, Digests};
+use crate::digest::{Digester, Digests};
 use crate::gateway::checksum::Expected;
 use crate::gateway::error::{internal, io_error, s3};
 use crate::gateway::ingest::{self, BUFFER, Start};
-use crate::gateway::rdma::crc::SummedSink;
 use crate::gateway::rdma::{Target, reply};
 use crate::gateway::request::{Carrier, RequestContext};
 use crate::gateway::s3::ObjectService;
@@ -117,10 +116,10 @@ impl ObjectService {
                 self.publish(sink, digests, expected, false).await
             }
             Source::Rdma(target) => {
-                let sink = self.begin(begin).await?;
-                let (sink, digests) = self.pull(&target, sink, digester, context.as_deref()).await?;
+                let sink = Arc::new(self.begin(begin).await?);
+                let digests = self.pull(&target, Arc::clone(&sink), digester, context.as_deref()).await?;
                 expected.verify(&digests, None)?;
-                self.publish(Arc::new(sink), digests, expected, true).await
+                self.publish(sink, digests, expected, true).await
             }
         }
     }
@@ -181,21 +180,20 @@ impl ObjectService {
             .await?
     }
 
-    /// Reads the client's memory into the target. The CRC is taken block by block beside the writes,
-    /// so that what has to go in order, MD5 above all, has a thread to itself.
+    /// Reads the client's memory into the target.
     async fn pull<T: Pending>(
         &self,
         target: &Target,
-        sink: T,
-        mut digester: Digester,
+        sink: Arc<T>,
+        digester: Digester,
         context: Option<&RequestContext>,
-    ) -> S3Result<(T, Digests)> {
+    ) -> S3Result<Digests> {
         let length = target.window.size;
         if let Some(context) = context {
             context.outcome().carrier = Carrier::Rdma;
         }
         if length == 0 {
-            return Ok((sink, digester.finish()));
+            return Ok(digester.finish());
         }
         let Some(engine) = &self.engine else {
             return Err(reply::put_declined("this gateway has RDMA switched off"));
@@ -206,25 +204,15 @@ impl ObjectService {
             length,
             endpoint_hint: context.and_then(|c| c.local),
         };
-        digester.leave_out(Algorithm::Crc64Nvme);
-        let sink = Arc::new(SummedSink::new(sink));
-        let pulled = engine.pull(window, Arc::clone(&sink), digester).await;
-        let (report, digester) = pulled.map_err(|error| reply::failed(&error))?;
+        let (report, digester) =
+            engine.pull(window, sink, digester).await.map_err(|error| reply::failed(&error))?;
         if report.bytes != length {
             return Err(internal("an RDMA transfer ended early", &report.bytes));
         }
         if let Some(context) = context {
             context.outcome().rdma_in = report.bytes;
         }
-        let Some(sink) = Arc::into_inner(sink) else {
-            return Err(internal("cannot publish", &"something still writes to the object"));
-        };
-        let (sink, Some(crc64nvme)) = sink.finish(length) else {
-            return Err(internal("an RDMA transfer left a gap", &length));
-        };
-        let mut digests = Digests { length, ..digester.finish() };
-        digests.sums.push((Algorithm::Crc64Nvme, crc64nvme.to_vec()));
-        Ok((sink, digests))
+        Ok(digester.finish())
     }
 
     async fn publish<T: Pending>(
