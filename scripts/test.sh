@@ -24,7 +24,15 @@ RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --quiet
 say "tests"
 cargo test --locked --workspace --no-fail-fast
 
+say "the shim against the second generation of the SDK's headers"
+# A build folder of its own, so that neither shape is built anew each time.
+CUOBJ_PROVIDER=soft CUOBJ_SOFT_GENERATION=2 \
+    cargo test --locked --package cuobj-sys --target-dir "${CARGO_TARGET_DIR:-target}/generation-2" --quiet
+
 say "the software SDK's own tests"
 sys/soft/tests/run.sh
+
+say "the container's steps"
+scripts/test-container.sh
 
 say "all checks passed"
