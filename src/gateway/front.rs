@@ -98,6 +98,9 @@ impl Front {
         ends: Ends,
         tls: Option<&'static str>,
     ) -> Response<ResponseBody> {
+        let (head, body) = req.into_parts();
+        let body = CountedRequest::new(body, &head.headers, Arc::clone(&self.metrics), self.body_patience);
+        let req = Request::from_parts(head, body);
         let context =
             Arc::new(RequestContext::new(self.next_id(), ends.peer, ends.local, tls, req.headers()));
         self.metrics.request_started();
@@ -136,7 +139,7 @@ impl Front {
         answer.map(|body| ObservedResponse::new(body, finish))
     }
 
-    async fn answer(&self, req: Request<Incoming>, context: &Arc<RequestContext>) -> Response<Body> {
+    async fn answer(&self, req: Request<CountedRequest>, context: &Arc<RequestContext>) -> Response<Body> {
         if req.method() == Method::OPTIONS {
             context.outcome().operation = Some("Preflight");
             return self.cors.preflight(&req).await.unwrap_or_else(error_answer);
@@ -149,12 +152,15 @@ impl Front {
         answer
     }
 
-    async fn passed_on(&self, mut req: Request<Incoming>, context: &Arc<RequestContext>) -> Response<Body> {
+    async fn passed_on(
+        &self,
+        mut req: Request<CountedRequest>,
+        context: &Arc<RequestContext>,
+    ) -> Response<Body> {
         if let Err(error) = prepare(&mut req, &self.accounts, &self.region, OffsetDateTime::now_utc()) {
             return error_answer(error);
         }
         let (parts, body) = req.into_parts();
-        let body = CountedRequest::new(body, Arc::clone(&self.metrics), self.body_patience);
         let mut req = match with_body(parts, body).await {
             Ok(req) => req,
             Err(error) => return error_answer(error),
@@ -173,7 +179,7 @@ impl Front {
         }
     }
 
-    fn is_health(&self, req: &Request<Incoming>) -> bool {
+    fn is_health(&self, req: &Request<CountedRequest>) -> bool {
         self.health.as_deref() == Some(req.uri().path())
             && matches!(*req.method(), Method::GET | Method::HEAD)
     }

@@ -200,6 +200,33 @@ async fn a_refusal_comes_before_the_body_when_the_client_waits() {
     assert_eq!(gateway.get("new").await.ok().text(), "data");
 }
 
+/// A client that sends all before it listens gets the answer too, and its connection stays.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_reaches_a_client_that_still_sends() {
+    let gateway = TestGateway::plain_with(|c| c.keep_alive = true).await;
+    gateway.put("key", "old").await.ok();
+    let much = pattern(16 << 20, 3);
+    for (put, expected) in [
+        (gateway.request(Method::PUT, "/absent/key"), "404"),
+        (gateway.request(Method::PUT, "/bucket/key").header("if-none-match", "*"), "412"),
+        (gateway.request(Method::PUT, "/bucket/key").anonymous(), "403"),
+        (
+            gateway.request(Method::PUT, "/bucket/key?unknown-thing").unsigned_header("authorization", "x"),
+            "400",
+        ),
+    ] {
+        let mut stream = put.half_sent(much.len() as u64, &much[..1 << 20]).await;
+        // Long enough for a gateway that answers and closes to have done both.
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        tokio::io::AsyncWriteExt::write_all(&mut stream, &much[1 << 20..]).await.unwrap();
+        let answer = read_answer(&mut stream).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {expected}")), "{answer}");
+        let next = gateway.request(Method::GET, "/bucket/key").wire(None);
+        tokio::io::AsyncWriteExt::write_all(&mut stream, &next).await.unwrap();
+        assert!(read_answer(&mut stream).await.ends_with("old"));
+    }
+}
+
 #[tokio::test]
 async fn checksum_etags() {
     let gateway = TestGateway::plain_with(|c| c.etag = vgwrdma::store::EtagMode::Checksum).await;
