@@ -18,13 +18,9 @@ CUOBJ_PROVIDER=soft cargo build --locked --release --bins --quiet
 BIN=${CARGO_TARGET_DIR:-$ROOT/target}/release
 
 WORK=$(mktemp -d)
-GATEWAY=
 SUMMARY=()
 passed() { SUMMARY+=("ok    $1"); printf 'ok    %s\n' "$1"; }
-cleanup() {
-    [ -n "$GATEWAY" ] && kill "$GATEWAY" 2>/dev/null && wait "$GATEWAY" 2>/dev/null
-    rm -rf "$WORK"
-}
+cleanup() { stop_gateway; rm -rf "$WORK"; }
 trap cleanup EXIT
 trap 'exit 130' INT TERM
 
@@ -34,21 +30,10 @@ export ROOT_ACCESS_KEY_ID=demo-access
 ROOT_SECRET_ACCESS_KEY=$(od -An -N24 -tx1 /dev/urandom | tr -d ' \n')
 export ROOT_SECRET_ACCESS_KEY
 DC_KEY=0x$(od -An -N4 -tx4 /dev/urandom | tr -d ' \n')
-"$BIN/vgwrdma" --port 127.0.0.1:0 --metrics-port 127.0.0.1:0 \
+start_gateway "$BIN/vgwrdma" "$WORK/gateway.log" --metrics-port 127.0.0.1:0 \
     --rdma-ip 127.0.0.1 --rdma-dc-key "$DC_KEY" \
-    --pool-buf-size 256MiB --pool-buf-count 1 \
-    posix "$WORK/data" >"$WORK/gateway.log" 2>&1 &
-GATEWAY=$!
-
-# value of a line "listening on ADDRESS" / "metrics on ADDRESS" of the gateway's log
-announced() { sed -n "s/.*$1 on \(http:\/\/\)\{0,1\}\(127\.0\.0\.1:[0-9]*\).*/\2/p" "$WORK/gateway.log" | head -n 1; }
-for _ in $(seq 100); do
-    [ -n "$(announced listening)" ] && [ -n "$(announced metrics)" ] && break
-    kill -0 "$GATEWAY" 2>/dev/null || { cat "$WORK/gateway.log" >&2; die "the gateway did not start"; }
-    sleep 0.1
-done
-S3=http://$(announced listening)
-METRICS=http://$(announced metrics)/metrics
+    --pool-buf-size 256MiB --pool-buf-count 1 posix "$WORK/data"
+METRICS=http://$(sed -n 's/.*metrics on \(127\.0\.0\.1:[0-9]*\).*/\1/p' "$WORK/gateway.log")/metrics
 
 # --- the two clients
 export AWS_ACCESS_KEY_ID=$ROOT_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY=$ROOT_SECRET_ACCESS_KEY
