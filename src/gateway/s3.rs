@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use s3s::dto::*;
-use s3s::{S3, S3Request, S3Response, S3Result};
+use s3s::{S3, S3ErrorCode, S3Request, S3Response, S3Result};
 
 use super::access::Admission;
 use super::account::Accounts;
 use super::blocking::Blocking;
 use super::config::Ownership;
+use super::error::s3_status;
 use super::metrics::Metrics;
 use super::request::RequestContext;
 use crate::store::{EtagMode, Store};
@@ -42,6 +43,22 @@ impl ObjectService {
     {
         let store = self.store.clone();
         Ok(self.blocking.run(move || call(&store)).await??)
+    }
+
+    /// What a bucket has as `attribute`.
+    ///
+    /// # Errors
+    /// Where there is none, 404 with the code and the message of `absent`.
+    pub(crate) async fn bucket_configuration(
+        &self,
+        bucket: String,
+        attribute: &'static str,
+        absent: (&'static str, &'static str),
+    ) -> S3Result<Vec<u8>> {
+        let stored = self.on_store(move |store| store.bucket_attribute(&bucket, attribute)).await?;
+        let (code, message) = absent;
+        stored
+            .ok_or_else(|| s3_status(S3ErrorCode::Custom(code.into()), http::StatusCode::NOT_FOUND, message))
     }
 }
 

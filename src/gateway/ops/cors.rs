@@ -4,7 +4,7 @@ use s3s::dto::*;
 use s3s::{S3ErrorCode, S3Request, S3Response, S3Result};
 
 use crate::gateway::cors::{ATTRIBUTE, METHODS};
-use crate::gateway::error::{s3, s3_status};
+use crate::gateway::error::s3;
 use crate::gateway::s3::ObjectService;
 use crate::gateway::xml::{from_xml, to_xml};
 
@@ -58,14 +58,8 @@ pub(crate) async fn get_bucket_cors(
     req: S3Request<GetBucketCorsInput>,
 ) -> S3Result<S3Response<GetBucketCorsOutput>> {
     let input = req.input;
-    let document = service.on_store(move |store| store.bucket_attribute(&input.bucket, ATTRIBUTE)).await?;
-    let document = document.ok_or_else(|| {
-        s3_status(
-            S3ErrorCode::Custom("NoSuchCORSConfiguration".into()),
-            http::StatusCode::NOT_FOUND,
-            "The CORS configuration does not exist",
-        )
-    })?;
+    let absent = ("NoSuchCORSConfiguration", "The CORS configuration does not exist");
+    let document = service.bucket_configuration(input.bucket, ATTRIBUTE, absent).await?;
     let configuration: CORSConfiguration = from_xml(&document)?;
     Ok(S3Response::new(GetBucketCorsOutput { cors_rules: Some(configuration.cors_rules) }))
 }

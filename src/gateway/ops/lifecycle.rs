@@ -3,7 +3,7 @@
 use s3s::dto::*;
 use s3s::{S3ErrorCode, S3Request, S3Response, S3Result};
 
-use crate::gateway::error::{s3, s3_status};
+use crate::gateway::error::s3;
 use crate::gateway::lifecycle::{ATTRIBUTE, checked};
 use crate::gateway::s3::ObjectService;
 use crate::gateway::xml::{from_xml, to_xml};
@@ -35,14 +35,8 @@ pub(crate) async fn get_bucket_lifecycle_configuration(
     req: S3Request<GetBucketLifecycleConfigurationInput>,
 ) -> S3Result<S3Response<GetBucketLifecycleConfigurationOutput>> {
     let input = req.input;
-    let document = service.on_store(move |store| store.bucket_attribute(&input.bucket, ATTRIBUTE)).await?;
-    let document = document.ok_or_else(|| {
-        s3_status(
-            S3ErrorCode::Custom("NoSuchLifecycleConfiguration".into()),
-            http::StatusCode::NOT_FOUND,
-            "The lifecycle configuration does not exist",
-        )
-    })?;
+    let absent = ("NoSuchLifecycleConfiguration", "The lifecycle configuration does not exist");
+    let document = service.bucket_configuration(input.bucket, ATTRIBUTE, absent).await?;
     let configuration: BucketLifecycleConfiguration = from_xml(&document)?;
     Ok(S3Response::new(GetBucketLifecycleConfigurationOutput {
         rules: Some(configuration.rules),

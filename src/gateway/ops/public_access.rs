@@ -1,11 +1,11 @@
 //! Public access blocks of buckets.
 
 use s3s::dto::*;
-use s3s::{S3ErrorCode, S3Request, S3Response, S3Result};
+use s3s::{S3Request, S3Response, S3Result};
 
 use crate::gateway::access::PublicAccessBlock;
 use crate::gateway::access::attribute::PUBLIC_ACCESS_BLOCK;
-use crate::gateway::error::{internal, s3_status};
+use crate::gateway::error::internal;
 use crate::gateway::s3::{Extras, ObjectService};
 
 pub(crate) async fn get_public_access_block(
@@ -14,14 +14,9 @@ pub(crate) async fn get_public_access_block(
 ) -> S3Result<S3Response<GetPublicAccessBlockOutput>> {
     let blocks = req.admission()?.bucket()?.blocks;
     let bucket = req.input.bucket;
-    let stored = service.on_store(move |store| store.bucket_attribute(&bucket, PUBLIC_ACCESS_BLOCK)).await?;
-    if stored.is_none() {
-        return Err(s3_status(
-            S3ErrorCode::Custom("NoSuchPublicAccessBlockConfiguration".into()),
-            http::StatusCode::NOT_FOUND,
-            "The public access block configuration was not found",
-        ));
-    }
+    let absent =
+        ("NoSuchPublicAccessBlockConfiguration", "The public access block configuration was not found");
+    service.bucket_configuration(bucket, PUBLIC_ACCESS_BLOCK, absent).await?;
     Ok(S3Response::new(GetPublicAccessBlockOutput {
         public_access_block_configuration: Some(PublicAccessBlockConfiguration {
             block_public_acls: Some(blocks.block_public_acls),

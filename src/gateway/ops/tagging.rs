@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use s3s::dto::*;
-use s3s::{S3ErrorCode, S3Request, S3Response, S3Result};
+use s3s::{S3Request, S3Response, S3Result};
 
-use crate::gateway::error::{internal, s3_status};
+use crate::gateway::error::internal;
 use crate::gateway::headers::checked_tags;
 use crate::gateway::s3::ObjectService;
 
@@ -71,14 +71,8 @@ pub(crate) async fn get_bucket_tagging(
     req: S3Request<GetBucketTaggingInput>,
 ) -> S3Result<S3Response<GetBucketTaggingOutput>> {
     let input = req.input;
-    let value = service.on_store(move |store| store.bucket_attribute(&input.bucket, ATTRIBUTE)).await?;
-    let Some(json) = value else {
-        return Err(s3_status(
-            S3ErrorCode::Custom("NoSuchTagSet".into()),
-            http::StatusCode::NOT_FOUND,
-            "The TagSet does not exist",
-        ));
-    };
+    let absent = ("NoSuchTagSet", "The TagSet does not exist");
+    let json = service.bucket_configuration(input.bucket, ATTRIBUTE, absent).await?;
     let tags: BTreeMap<String, String> =
         serde_json::from_slice(&json).map_err(|error| internal("malformed tags of a bucket", &error))?;
     Ok(S3Response::new(GetBucketTaggingOutput { tag_set: shown(tags) }))
